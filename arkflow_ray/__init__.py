@@ -1,0 +1,1 @@
+"""ArkFlow streaming pipelines, distributed on Ray."""

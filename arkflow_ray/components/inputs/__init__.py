@@ -1,0 +1,1 @@
+"""The built-in inputs, one a module."""

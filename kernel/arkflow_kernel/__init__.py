@@ -1,0 +1,1 @@
+"""The Ray-free kernel: machines that take events and return commands, and their data."""

@@ -1,0 +1,118 @@
+"""Rows that could not be decoded or processed, in the shape in which they reach `error_output`.
+
+A bad row is a row of a `RecordBatch` with the columns below. A batch that an operator failed on
+keeps its own columns, as they entered the chain, and gets the five `__meta_` columns beside them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+VALUE_COLUMN = "__value__"
+ERROR_COLUMN = "__meta_error"
+OPERATOR_COLUMN = "__meta_error_operator"
+SOURCE_COLUMN = "__meta_source"
+PARTITION_COLUMN = "__meta_partition"
+OFFSET_COLUMN = "__meta_offset"
+
+META_FIELDS: tuple["pa.Field[Any]", ...] = (
+    pa.field(ERROR_COLUMN, pa.string()),
+    pa.field(OPERATOR_COLUMN, pa.string()),
+    pa.field(SOURCE_COLUMN, pa.string()),
+    pa.field(PARTITION_COLUMN, pa.uint32()),
+    pa.field(OFFSET_COLUMN, pa.uint64()),
+)
+
+BAD_ROW_SCHEMA: pa.Schema = pa.schema([pa.field(VALUE_COLUMN, pa.binary()), *META_FIELDS])
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a batch was read: goes into the `__meta_` columns and into messages.
+
+    `offset` is the position of the batch's first row (bytes in a file, offset in a partition).
+    All three are None in a chain that reads no source.
+    """
+
+    source: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        if self.source is None:
+            return "an unknown source position"
+        where = self.source
+        if self.partition is not None:
+            where += f", partition {self.partition}"
+        return where if self.offset is None else f"{where}, offset {self.offset}"
+
+
+NOWHERE = Origin()
+
+
+def bad_row_batch(
+    values: list[bytes],
+    errors: list[str],
+    *,
+    operator: str,
+    origin: Origin = NOWHERE,
+    offsets: list[int | None] | None = None,
+) -> pa.RecordBatch:
+    """Build a batch of `BAD_ROW_SCHEMA`: one row per raw value, with its reason.
+
+    `offsets` are the rows' own positions; without them all rows carry the origin's.
+    """
+    count = len(values)
+    own = offsets if offsets is not None else [origin.offset] * count
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(values, pa.binary()),
+            pa.array(errors, pa.string()),
+            pa.array([operator] * count, pa.string()),
+            pa.array([origin.source] * count, pa.string()),
+            pa.array([origin.partition] * count, pa.uint32()),
+            pa.array(own, pa.uint64()),
+        ],
+        schema=BAD_ROW_SCHEMA,
+    )
+
+
+def failed_batch(
+    batch: pa.RecordBatch, *, error: str, operator: str, origin: Origin
+) -> pa.RecordBatch:
+    """The batch as it entered the chain, plus the five `__meta_` columns.
+
+    A column of the batch that already has one of the five names is replaced.
+    """
+    kept = [
+        (field, batch.column(i))
+        for i, field in enumerate(batch.schema)
+        if field.name not in _META_NAMES
+    ]
+    count = batch.num_rows
+    constants = (error, operator, origin.source, origin.partition, origin.offset)
+    added = [
+        (field, pa.repeat(pa.scalar(value, field.type), count))
+        for field, value in zip(META_FIELDS, constants, strict=True)
+    ]
+    fields, arrays = zip(*(kept + added), strict=True)
+    return pa.RecordBatch.from_arrays(list(arrays), schema=pa.schema(fields))
+
+
+_META_NAMES = frozenset(field.name for field in META_FIELDS)
+
+__all__ = [
+    "BAD_ROW_SCHEMA",
+    "ERROR_COLUMN",
+    "META_FIELDS",
+    "NOWHERE",
+    "OFFSET_COLUMN",
+    "OPERATOR_COLUMN",
+    "PARTITION_COLUMN",
+    "SOURCE_COLUMN",
+    "VALUE_COLUMN",
+    "Origin",
+    "bad_row_batch",
+    "failed_batch",
+]

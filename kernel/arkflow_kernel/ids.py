@@ -1,0 +1,78 @@
+"""Names and numbers of the kernel, each a type of its own.
+
+`mypy` refuses a `CheckpointId` where a `Generation` is due; at run time they are plain `str` and
+`int`. Nothing here has behaviour: an id is made by the planner or by a machine and only compared.
+"""
+
+from typing import NewType
+
+JobId = NewType("JobId", str)
+"""Name of a job: 1 to 128 of `[A-Za-z0-9_-]`."""
+
+OperatorId = NewType("OperatorId", str)
+"""Name of an operator, unique inside its job."""
+
+TaskId = NewType("TaskId", str)
+"""One parallel instance of an operator: `<operator>-<index>`."""
+
+ChainId = NewType("ChainId", str)
+"""One parallel instance of a chain: `<head operator>-<index>`. Stable over plans (G6)."""
+
+EdgeId = NewType("EdgeId", str)
+"""Name of an edge of the operator graph, unique inside its job."""
+
+OutputId = NewType("OutputId", str)
+"""Where rows leave a chain: the id of a fused sink operator, or of an edge to another chain."""
+
+SplitId = NewType("SplitId", str)
+"""Physical partition of a source: a file, a byte range, a Kafka partition. Stable over restarts."""
+
+SubtaskIndex = NewType("SubtaskIndex", int)
+"""Index of a parallel instance, from 0."""
+
+Generation = NewType("Generation", int)
+"""Attempt number of a job, from 1. Everything older is refused."""
+
+CheckpointId = NewType("CheckpointId", int)
+"""Number of a checkpoint round, from 1; 0 is "none yet"."""
+
+Sequence = NewType("Sequence", int)
+"""Number of a batch on one edge or of one split, from 1, without gaps; 0 is "none yet"."""
+
+RequestToken = NewType("RequestToken", int)
+"""Names one request of a machine; its one answer carries the same token."""
+
+MonotonicMs = NewType("MonotonicMs", int)
+"""Milliseconds of a clock that never goes back. For deadlines only (T7)."""
+
+WallMs = NewType("WallMs", int)
+"""Milliseconds since 1970-01-01 UTC. For TTL and processing-time windows only (T7)."""
+
+NO_CHECKPOINT = CheckpointId(0)
+"""Before the first round."""
+
+EventTimeMs = NewType("EventTimeMs", int)
+"""Event time in milliseconds since 1970-01-01 UTC; may be negative."""
+
+KeyGroup = NewType("KeyGroup", int)
+"""`hash(key) mod max_parallelism`: the unit of state ownership and of rescaling (G3)."""
+
+__all__ = [
+    "NO_CHECKPOINT",
+    "ChainId",
+    "CheckpointId",
+    "EdgeId",
+    "EventTimeMs",
+    "Generation",
+    "JobId",
+    "KeyGroup",
+    "MonotonicMs",
+    "OperatorId",
+    "OutputId",
+    "RequestToken",
+    "Sequence",
+    "SplitId",
+    "SubtaskIndex",
+    "TaskId",
+    "WallMs",
+]

@@ -1,0 +1,224 @@
+"""What a user declares: a job of operators and edges, or a stream that compiles to one.
+
+Field names, types and defaults are ArkFlow's (reference sections B and C); the additions are
+listed in `docs/yaml-additions.md`. The models only say what parses. What a whole job must hold
+is in `job_validation.py`; what is not built yet is refused there too, never ignored.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT, WORKERS_MAX
+
+NonNegativeInt = Annotated[int, Field(ge=0)]
+PositiveInt = Annotated[int, Field(ge=1)]
+
+
+class Spec(BaseModel):
+    """Base of all models: unknown keys are errors, nothing is coerced, instances are frozen."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class ComponentSpec(BaseModel):
+    """A component: `type`, and every other key passed flat to it as its configuration (B.1)."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True)
+
+    type: str
+    name: str | None = None
+    codec: dict[str, Any] | str | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The component's own keys."""
+        return dict(self.model_extra or {})
+
+
+class StateSpec(Spec):
+    """`state:` (C.4)."""
+
+    backend: str
+    durability: Literal["durable", "ephemeral"] = "durable"
+    root: str | None = None
+    namespace: str = "default"
+    ttl_ms: NonNegativeInt | None = None
+    format_version: int = 1
+    max_pending_transactions: int = 4096
+    max_bytes: int | None = None
+
+
+class CheckpointSpec(Spec):
+    """`checkpoint:` (C.4)."""
+
+    object_store_uri: str
+    interval_ms: int = 30_000
+    retention: int = 3
+    tolerable_failures: NonNegativeInt = 10
+
+
+class RestartSpec(Spec):
+    """`restart:` (D3), an addition."""
+
+    strategy: Literal["exponential", "fixed", "none"] = "exponential"
+    initial_ms: PositiveInt = 1_000
+    max_ms: PositiveInt = 60_000
+    multiplier: float = 2.0
+    reset_after_ms: PositiveInt = 600_000
+    max_attempts: PositiveInt | None = None
+
+
+class PipelineSpec(Spec):
+    """`pipeline:` of a stream (B.2). `thread_num` batches are processed at once (T2)."""
+
+    thread_num: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
+    processors: list[ComponentSpec] | None = None
+    chain: bool = True
+
+
+class StreamSpec(Spec):
+    """An entry of `streams:` (B.1)."""
+
+    id: str | None = None
+    input: ComponentSpec
+    pipeline: PipelineSpec
+    output: ComponentSpec
+    error_output: ComponentSpec | None = None
+    buffer: ComponentSpec | None = None
+    temporary: list[ComponentSpec] | None = None
+    durability: dict[str, Any] | None = None
+    state: StateSpec | None = None
+    checkpoint: CheckpointSpec | None = None
+    restart: RestartSpec | None = None
+    delivery: Literal["at_least_once", "best_effort"] | None = None
+
+
+class ResourcesSpec(Spec):
+    """`resources:` per task: ArkFlow's two fields, and Ray's of an operator (K7)."""
+
+    cpu_millicores: PositiveInt | None = None
+    memory_bytes: PositiveInt | None = None
+    num_cpus: Annotated[float, Field(ge=0)] | None = None
+    num_gpus: Annotated[float, Field(ge=0)] | None = None
+    custom: dict[str, float] | None = None
+
+
+class RebalanceSpec(Spec):
+    """`rebalance:` of a job (C.1)."""
+
+    mode: Literal["off", "auto"] = "off"
+    pressure_streak: PositiveInt = 3
+    cooldown_ms: PositiveInt = 300_000
+
+
+OperatorKind = Literal["source", "map", "filter", "aggregate", "window", "join", "sink", "udf"]
+
+
+class OperatorSpec(Spec):
+    """An operator of a job (C.2). `parallelism`, `chain` and `resources` are additions."""
+
+    id: str
+    kind: OperatorKind
+    stateful: bool = False
+    key_field: str | None = None
+    config: dict[str, Any] = Field(default_factory=dict)
+    parallelism: PositiveInt | None = None
+    chain: bool = True
+    resources: ResourcesSpec | None = None
+
+
+class EdgeSpec(Spec):
+    """An edge of a job (C.2). `type` is an addition; `error` makes it a side edge (G1)."""
+
+    id: str
+    from_: Annotated[str, Field(alias="from")]
+    to: str
+    partitioned: bool = False
+    type: Literal["forward", "rebalance", "broadcast", "error"] | None = None
+
+
+class WatermarkSpec(Spec):
+    """`time.watermark:` (C.3). `max_future_skew_ms` and `max_drift_ms` are additions (W4, W12)."""
+
+    strategy: Literal["bounded_out_of_orderness", "monotonous"] = "bounded_out_of_orderness"
+    out_of_orderness_ms: NonNegativeInt = 0
+    idle_timeout_ms: NonNegativeInt | None = None
+    max_future_skew_ms: NonNegativeInt | None = None
+    max_drift_ms: NonNegativeInt | None = None
+
+
+class TimeSpec(Spec):
+    """`time:` of a source (C.3)."""
+
+    mode: Literal["processing_time", "event_time"]
+    timestamp_field: str | None = None
+    watermark: WatermarkSpec | None = None
+    allowed_lateness_ms: NonNegativeInt = 0
+    late_event_policy: Literal["drop", "route", "update"] = "drop"
+    late_event_route: str | None = None
+
+
+class SourceSpec(Spec):
+    """An entry of `sources:` (C.3)."""
+
+    operator_id: str
+    input_type: str
+    config: dict[str, Any] = Field(default_factory=dict)
+    codec: dict[str, Any] | str | None = None
+    time: TimeSpec
+
+
+class SinkSpec(Spec):
+    """An entry of `sinks:` (C.3)."""
+
+    operator_id: str
+    output_type: str
+    config: dict[str, Any] = Field(default_factory=dict)
+    codec: dict[str, Any] | str | None = None
+
+
+class JobSpec(Spec):
+    """A job: an entry of `jobs:` (C.1), or what a stream compiles to (C1)."""
+
+    id: str
+    version: NonNegativeInt
+    parallelism: int = 1
+    max_parallelism: int = MAX_PARALLELISM_DEFAULT
+    operators: list[OperatorSpec]
+    edges: list[EdgeSpec]
+    sources: list[SourceSpec]
+    sinks: list[SinkSpec]
+    state: StateSpec | None = None
+    checkpoint: CheckpointSpec | None = None
+    recovery: Literal["latest_checkpoint", "latest_savepoint", "fail"] = "latest_checkpoint"
+    placement: Literal["colocated", "split"] | dict[str, Any] = "colocated"
+    rescale: bool = False
+    rebalance: RebalanceSpec | None = None
+    resources: ResourcesSpec | None = None
+    node_ids: list[str] | None = None
+    restart: RestartSpec | None = None
+    delivery: Literal["at_least_once", "best_effort"] | None = None
+    transport: Literal["auto", "ray"] | None = None
+    channel: dict[str, Any] | None = None
+
+
+__all__ = [
+    "CheckpointSpec",
+    "ComponentSpec",
+    "EdgeSpec",
+    "JobSpec",
+    "OperatorKind",
+    "OperatorSpec",
+    "PipelineSpec",
+    "RebalanceSpec",
+    "ResourcesSpec",
+    "RestartSpec",
+    "SinkSpec",
+    "SourceSpec",
+    "Spec",
+    "StateSpec",
+    "StreamSpec",
+    "TimeSpec",
+    "WatermarkSpec",
+]

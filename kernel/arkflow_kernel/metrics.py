@@ -1,0 +1,64 @@
+"""Plain counters and immutable snapshots of them (R4). No clock, no exporter."""
+
+from dataclasses import dataclass, field
+
+from arkflow_kernel.ids import ChainId, OperatorId
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCounts:
+    """What one operator did with the rows of one lane item, or of all of them.
+
+    Conservation (T6): `rows_in + expanded == rows_out + filtered + errors + late + absorbed`.
+    `expanded` counts rows that came out beyond those that went in (a join, an `unnest`).
+    """
+
+    operator: OperatorId
+    rows_in: int = 0
+    rows_out: int = 0
+    filtered: int = 0
+    errors: int = 0
+    late: int = 0
+    absorbed: int = 0
+    expanded: int = 0
+
+    def plus(self, other: "OperatorCounts") -> "OperatorCounts":
+        """Sum of both; `other` must be of the same operator."""
+        assert other.operator == self.operator
+        return OperatorCounts(
+            self.operator,
+            self.rows_in + other.rows_in,
+            self.rows_out + other.rows_out,
+            self.filtered + other.filtered,
+            self.errors + other.errors,
+            self.late + other.late,
+            self.absorbed + other.absorbed,
+            self.expanded + other.expanded,
+        )
+
+    def conserved(self) -> bool:
+        """Whether every row is accounted for (T6)."""
+        gone = self.rows_out + self.filtered + self.errors + self.late + self.absorbed
+        return self.rows_in + self.expanded == gone
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStatistics:
+    """Snapshot of one chain's counters. Times are wall milliseconds spent in a state."""
+
+    chain: ChainId
+    batches_in: int = 0
+    rows_in: int = 0
+    bytes_in: int = 0
+    bad_rows: int = 0
+    skipped_rows: int = 0
+    batches_out: int = 0
+    rows_out: int = 0
+    errors: int = 0
+    in_flight: int = 0
+    settled_rows: int = 0
+    confirmed_writes: int = 0
+    operators: tuple[OperatorCounts, ...] = field(default_factory=tuple)
+
+
+__all__ = ["ChainStatistics", "OperatorCounts"]

@@ -1,0 +1,217 @@
+"""What a driver and its components implement. The kernel calls nothing else.
+
+Every method below runs in one of a chain's lanes, never in a machine: reads in the read lane,
+operators in the lane, writes in the sink's write lane, commits behind the reads. One object is
+called from one thread at a time, except `Operator.process` of a chain with several workers (T2).
+A method that fails raises; the driver turns it into the one answer of the request.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import pyarrow as pa
+
+from arkflow_kernel.bad_rows import NOWHERE, Origin
+from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId, WallMs
+
+JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+
+Position = Mapping[str, JsonValue]
+"""Where one split continues: a JSON object that only its source understands. Never mutated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One reading of both clocks (T7): `now_ms` for deadlines, `wall_ms` for TTL and windows."""
+
+    now_ms: MonotonicMs
+    wall_ms: WallMs
+
+
+class Clock(Protocol):
+    """The driver's clock; the inline and simulation drivers pass a virtual one."""
+
+    def moment(self) -> Moment:
+        """Both clocks, now."""
+        ...
+
+    def wait_until(self, deadline_ms: MonotonicMs | None) -> None:
+        """Return at the deadline at the latest, earlier when something else happened."""
+        ...
+
+
+class ReplayKind(Enum):
+    """What a source can repeat after a failure (B7)."""
+
+    POSITION = "position"
+    ACK = "ack"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPosition:
+    """A split and where it continues. `ended`: nothing is left in it."""
+
+    split: SplitId
+    position: Position
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """What one read yields: rows of one split, in order, and the position after the last of them.
+
+    `batch` may have no rows (all were bad or blank): the position moves all the same.
+    `bad` are rows that could not be decoded (`bad_rows.BAD_ROW_SCHEMA`), `skipped` counts rows
+    that the codec was told to leave out.
+    """
+
+    split: SplitId
+    batch: pa.RecordBatch
+    position: Position
+    origin: Origin = NOWHERE
+    bad: pa.RecordBatch | None = None
+    skipped: int = 0
+    split_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NothingYet:
+    """Nothing to read now. Ask again at `resume_ms`, or at once if None."""
+
+    resume_ms: MonotonicMs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEnded:
+    """All splits are read to their end; no read follows."""
+
+
+ReadResult = SourceBatch | NothingYet | SourceEnded
+
+
+class SourceReader(Protocol):
+    """A source. Called in the read lane only."""
+
+    @property
+    def replay(self) -> ReplayKind:
+        """What it can repeat after a failure."""
+        ...
+
+    @property
+    def commits(self) -> bool:
+        """Whether it wants `commit` calls (a broker's offsets, a WAL's cursor)."""
+        ...
+
+    def open(self, restored: Seq[SplitPosition]) -> None:
+        """Connect; continue at the restored positions, at the beginning for unlisted splits."""
+        ...
+
+    def read(self, now_ms: MonotonicMs) -> ReadResult:
+        """The next batch. May block up to about 100 ms, never longer without an answer."""
+        ...
+
+    def commit(self, positions: Seq[SplitPosition]) -> None:
+        """Tell the source's own system that everything below these positions is settled (F3)."""
+        ...
+
+    def close(self) -> None:
+        """Release everything. Called once, also after a failed `open` or `read`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorResult:
+    """What an operator made of one batch: its rows, and the input rows that it could not take."""
+
+    batches: tuple[pa.RecordBatch, ...]
+    bad: pa.RecordBatch | None = None
+    skipped: int = 0
+
+
+class Operator(Protocol):
+    """A fused operator. Called in the lane (T1b)."""
+
+    def open(self) -> None:
+        """Load models, start what it needs."""
+        ...
+
+    def process(self, batch: pa.RecordBatch, origin: Origin) -> OperatorResult:
+        """Transform one batch. Several threads at once if the chain has several workers (T2)."""
+        ...
+
+    def finish(self) -> OperatorResult:
+        """The end of the data: what it still holds. Called once, after the last `process`."""
+        ...
+
+    def close(self) -> None:
+        """Release everything. Called once, also after a failure."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReceipt:
+    """How far a sink's writes are confirmed, and when it wants to be called without a write.
+
+    `confirmed_upto`: every write up to this sequence is where a reader sees it, or will after a
+    crash. It may lag behind what was written (a file part that has not rolled). `roll_at_ms`: the
+    moment at which `roll` is due although nothing was written; None: not before the next write.
+    """
+
+    confirmed_upto: Sequence
+    roll_at_ms: MonotonicMs | None = None
+
+
+class SinkWriter(Protocol):
+    """A sink. Called in its own write lane, one call at a time."""
+
+    def open(self) -> None:
+        """Connect, create folders, probe that writing will work."""
+        ...
+
+    def write(self, sequence: Sequence, batch: pa.RecordBatch, now_ms: MonotonicMs) -> WriteReceipt:
+        """Take a batch. Sequences rise by one. Raises `SinkError` when it cannot be written."""
+        ...
+
+    def roll(self, now_ms: MonotonicMs) -> WriteReceipt:
+        """The moment asked for by `roll_at_ms` has come."""
+        ...
+
+    def flush(self, now_ms: MonotonicMs) -> WriteReceipt:
+        """Confirm everything written so far: the end of the data, or a stop."""
+        ...
+
+    def close(self) -> None:
+        """Release everything; what was not confirmed is discarded. Called once."""
+        ...
+
+
+class LineOutput(Protocol):
+    """Where `stdout` sinks put their lines: the driver's stdout, near or far (P9)."""
+
+    def put(self, lines: bytes) -> None:
+        """Hand over whole lines; returns when they are printed. `SinkError` if nobody reads."""
+        ...
+
+
+__all__ = [
+    "Clock",
+    "JsonValue",
+    "LineOutput",
+    "Moment",
+    "NothingYet",
+    "Operator",
+    "OperatorResult",
+    "Position",
+    "ReadResult",
+    "ReplayKind",
+    "SinkWriter",
+    "SourceBatch",
+    "SourceEnded",
+    "SourceReader",
+    "SplitPosition",
+    "WriteReceipt",
+]

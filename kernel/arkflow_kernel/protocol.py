@@ -1,0 +1,482 @@
+"""All events and commands of the machines, as data.
+
+A machine takes one event and returns a list of commands: `handle(event) -> list[Command]`. Events
+are facts, commands are orders. A *request* carries a token and is answered by exactly one later
+event with the same token, even if the work was instant; a *notification* is not answered. The
+commands of one `handle` are performed in list order per target; different targets may overlap.
+
+Which docstring says BEFORE or AFTER states a duty of the driver. `docs/protocol.md` shows the loop.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+import pyarrow as pa
+
+from arkflow_kernel.bad_rows import NOWHERE, Origin
+from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.errors import ArkflowError
+from arkflow_kernel.ids import (
+    NO_CHECKPOINT,
+    ChainId,
+    CheckpointId,
+    Generation,
+    MonotonicMs,
+    OutputId,
+    RequestToken,
+    Sequence,
+)
+from arkflow_kernel.metrics import ChainStatistics, OperatorCounts
+from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.ports import Moment, ReadResult, SplitPosition, WriteReceipt
+
+# --- control -----------------------------------------------------------------------------------
+
+
+class Desired(IntEnum):
+    """What the coordinator wants of a chain. Only grows (B2)."""
+
+    RUN = 1
+    STOP = 2
+    CANCEL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ControlState:
+    """The one verb of the coordinator towards a chain (B2): level-triggered, all fields only grow.
+
+    A chain takes the maximum of what it knows and what it is told, so a lost, repeated or
+    reordered message is harmless. The first one starts the source.
+    """
+
+    generation: Generation
+    desired: Desired = Desired.RUN
+    round_id: CheckpointId = NO_CHECKPOINT
+    round_kind: RoundKind = RoundKind.PERIODIC
+    failed_upto: CheckpointId = NO_CHECKPOINT
+    completed_upto: CheckpointId = NO_CHECKPOINT
+
+    def merged(self, other: "ControlState") -> "ControlState":
+        """The maximum of both, field by field; both must be of one generation."""
+        assert self.generation == other.generation
+        newer = self if self.round_id >= other.round_id else other
+        return ControlState(
+            self.generation,
+            max(self.desired, other.desired),
+            newer.round_id,
+            newer.round_kind,
+            max(self.failed_upto, other.failed_upto, key=int),
+            max(self.completed_upto, other.completed_upto, key=int),
+        )
+
+
+class CommitPermit:
+    """The right to a dangerous effect. Only the event that justifies it can make one.
+
+    In ack mode an advance of the `CommitFrontier` makes it, for `CommitSource` only.
+    """
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __repr__(self) -> str:
+        return f"CommitPermit({self.reason})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CommitPermit) and other.reason == self.reason
+
+    def __hash__(self) -> int:
+        return hash(self.reason)
+
+
+class OutcomeKind(Enum):
+    """How a chain or a job ended."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ChainOutcome:
+    """The end of a chain: how, why, and how far its source is settled."""
+
+    kind: OutcomeKind
+    error: ArkflowError | None = None
+    frontier: tuple[SplitPosition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """The end of a job: the worst of its chains' ends."""
+
+    kind: OutcomeKind
+    error: ArkflowError | None = None
+
+
+# --- items of the lane (T1b) -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RunItem:
+    """Run one batch through the chain's operators. `bad` goes straight to the error output."""
+
+    token: RequestToken
+    batch: pa.RecordBatch
+    bad: pa.RecordBatch | None = None
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class FinishItem:
+    """The data have ended: flush every operator, once (T3)."""
+
+    token: RequestToken
+
+
+LaneItem = RunItem | FinishItem
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSlice:
+    """Results of a lane item: at most 8,192 rows and 8 MiB, in order per output (T1c)."""
+
+    outputs: tuple[tuple[OutputId, pa.RecordBatch], ...] = ()
+
+
+# --- events of a chain -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events: `at` is the driver's clocks when the event was put into the mailbox."""
+
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Control(Event):
+    """The coordinator's state. BEFORE any other waiting event is handled (T1)."""
+
+    state: ControlState
+
+
+@dataclass(frozen=True, slots=True)
+class Tick(Event):
+    """`next_deadline_ms()` has passed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead(Event):
+    """Answer to `ReadSource`."""
+
+    token: RequestToken
+    result: ReadResult
+
+
+@dataclass(frozen=True, slots=True)
+class ItemDone(Event):
+    """Answer to `Submit` (first slice, with the item's counts) and to `NextSlice`.
+
+    `more`: another slice waits in the lane. The answers to several submitted items may come in
+    any order (T2); the machine publishes them in the order in which it submitted.
+    """
+
+    token: RequestToken
+    slice: LaneSlice
+    more: bool = False
+    counts: tuple[OperatorCounts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDone(Event):
+    """Answer to `Write`, `RollSink` and `FlushSink`: taken; the receipt says what is confirmed."""
+
+    token: RequestToken
+    receipt: WriteReceipt
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCommitted(Event):
+    """Answer to `CommitSource`."""
+
+    token: RequestToken
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailed(Event):
+    """Answer to any request whose work raised. Ends the attempt (T5)."""
+
+    token: RequestToken
+    error: ArkflowError
+
+
+ChainEvent = Control | Tick | SourceRead | ItemDone | WriteDone | SourceCommitted | RequestFailed
+
+# --- commands of a chain -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSource:
+    """Request to the read lane. At most one outstanding (B3). Answer: `SourceRead`."""
+
+    token: RequestToken
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """Request to the lane: work off the item AFTER all items submitted before it (T1b).
+
+    A chain with several workers may start items early; it still starts them in order (T2).
+    """
+
+    item: LaneItem
+
+    @property
+    def token(self) -> RequestToken:
+        """The item's token."""
+        return self.item.token
+
+
+@dataclass(frozen=True, slots=True)
+class NextSlice:
+    """Request to the lane: the next slice of the item whose token this is (T1c)."""
+
+    token: RequestToken
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Request to a sink's write lane, AFTER every earlier `Write` to it (T1)."""
+
+    token: RequestToken
+    output: OutputId
+    sequence: Sequence
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class RollSink:
+    """Request to a sink's write lane: the moment that its receipt asked for has come."""
+
+    token: RequestToken
+    output: OutputId
+
+
+@dataclass(frozen=True, slots=True)
+class FlushSink:
+    """Request to a sink's write lane, AFTER every earlier `Write` to it: confirm all of them."""
+
+    token: RequestToken
+    output: OutputId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSource:
+    """Request to the read lane: everything below these positions is settled (F3)."""
+
+    token: RequestToken
+    permit: CommitPermit
+    positions: tuple[SplitPosition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndChain:
+    """Notification: the machine is done; it answers nothing more.
+
+    The driver drops outstanding requests, closes the components in reverse order (R1, T4) and
+    reports the outcome AFTER that.
+    """
+
+    outcome: ChainOutcome
+
+
+Request = ReadSource | Submit | NextSlice | Write | RollSink | FlushSink | CommitSource
+ChainCommand = Request | EndChain
+
+# --- events of a coordinator -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Begin(Event):
+    """Deploy the job. The first event, once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReady(Event):
+    """Answer to `DeployChain`: built, opened, waiting for its first control state (D1)."""
+
+    token: RequestToken
+    chain: ChainId
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport(Event):
+    """Heartbeat of a running chain: counters and how far its source is settled."""
+
+    chain: ChainId
+    statistics: ChainStatistics
+    frontier: tuple[SplitPosition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChainEnded(Event):
+    """A chain ended, by itself or because its process died (P1). Its parts are closed or gone."""
+
+    chain: ChainId
+    outcome: ChainOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class ChainClosed(Event):
+    """Answer to `CloseChain`: confirmed closed, or its process is dead (D4)."""
+
+    token: RequestToken
+    chain: ChainId
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested(Event):
+    """A user wants the job stopped in order (D5). May be repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested(Event):
+    """A user wants the job gone now (D5). May be repeated."""
+
+
+CoordinatorEvent = (
+    Begin
+    | ChainReady
+    | ChainReport
+    | ChainEnded
+    | ChainClosed
+    | StopRequested
+    | CancelRequested
+    | Tick
+)
+
+# --- commands of a coordinator -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeployChain:
+    """Request: create or reuse an actor, build and open the chain's components (D1).
+
+    Answer: `ChainReady`, or `ChainEnded` with the failure.
+    """
+
+    token: RequestToken
+    plan: ChainPlan
+    generation: Generation
+    restored: tuple[SplitPosition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SendControl:
+    """Notification to a chain; may be lost or repeated, so it is sent with every heartbeat (B2)."""
+
+    chain: ChainId
+    state: ControlState
+
+
+@dataclass(frozen=True, slots=True)
+class CloseChain:
+    """Request: tear the chain down; `kill` without asking it. Answer: `ChainClosed` (D4)."""
+
+    token: RequestToken
+    chain: ChainId
+    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """Notification: the job is over. AFTER every chain is closed or dead."""
+
+    outcome: JobOutcome
+
+
+CoordinatorCommand = DeployChain | SendControl | CloseChain | EndJob
+
+
+class JobState(Enum):
+    """States of a job, as `status` shows them."""
+
+    CREATED = "created"
+    DEPLOYING = "deploying"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """Snapshot of a job for users: its state, why it is in it, and its chains' counters."""
+
+    state: JobState
+    cause: str
+    since: Moment
+    chains: Mapping[ChainId, ChainStatistics] = field(default_factory=dict)
+    ready: int = 0
+    error: ArkflowError | None = None
+
+
+def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
+    """The earliest of the deadlines that are set."""
+    return min((c for c in candidates if c is not None), default=None)
+
+
+__all__ = [
+    "Begin",
+    "CancelRequested",
+    "ChainClosed",
+    "ChainCommand",
+    "ChainEnded",
+    "ChainEvent",
+    "ChainOutcome",
+    "ChainReady",
+    "ChainReport",
+    "CloseChain",
+    "CommitPermit",
+    "CommitSource",
+    "Control",
+    "ControlState",
+    "CoordinatorCommand",
+    "CoordinatorEvent",
+    "DeployChain",
+    "Desired",
+    "EndChain",
+    "EndJob",
+    "Event",
+    "FinishItem",
+    "FlushSink",
+    "ItemDone",
+    "JobOutcome",
+    "JobState",
+    "JobStatus",
+    "LaneItem",
+    "LaneSlice",
+    "NextSlice",
+    "OutcomeKind",
+    "ReadSource",
+    "Request",
+    "RequestFailed",
+    "RollSink",
+    "RunItem",
+    "SendControl",
+    "SourceCommitted",
+    "SourceRead",
+    "StopRequested",
+    "Submit",
+    "Tick",
+    "Write",
+    "WriteDone",
+    "deadline",
+]
