@@ -58,6 +58,7 @@ class ChainStatistics:
     in_flight: int = 0
     settled_rows: int = 0
     confirmed_writes: int = 0
+    stale_controls: int = 0
     operators: tuple[OperatorCounts, ...] = field(default_factory=tuple)
 
 

@@ -1,0 +1,91 @@
+"""The order of a chain's lane items (T1b, T1c, T2).
+
+A part of `task.py`. Items are submitted in order and may be answered in any order; their slices
+leave in the order of submission. Only the head's slices are asked for beyond the first, so at
+most one slice per item waits here.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from arkflow_kernel.ids import RequestToken, Sequence, SplitId
+from arkflow_kernel.limits import LANE_ITEMS_QUEUED_MAX
+from arkflow_kernel.protocol import ItemDone, LaneSlice
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRef:
+    """Which batch an item runs: to be settled when its outputs are."""
+
+    split: SplitId
+    sequence: Sequence
+    rows: int
+
+
+@dataclass(slots=True)
+class Item:
+    """A submitted item. `batch` is None for `Finish`."""
+
+    token: RequestToken
+    batch: BatchRef | None
+    slice: LaneSlice | None = None
+    more: bool = False
+    answered: bool = False
+
+
+class ItemQueue:
+    """Items in work or waiting, in the order of submission; `workers` run at once."""
+
+    def __init__(self, workers: int) -> None:
+        self._bound = workers + LANE_ITEMS_QUEUED_MAX
+        self._items: deque[Item] = deque()
+        self._by_token: dict[RequestToken, Item] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another item may be submitted."""
+        return len(self._items) < self._bound
+
+    def submitted(self, token: RequestToken, batch: BatchRef | None) -> None:
+        """An item went to the lane; only when `has_room`."""
+        assert self.has_room
+        item = Item(token, batch)
+        self._items.append(item)
+        self._by_token[token] = item
+
+    def answered(self, event: ItemDone) -> None:
+        """A slice of an item arrived."""
+        item = self._by_token[event.token]
+        assert item.slice is None, "a slice arrived that nobody asked for"
+        item.slice, item.more, item.answered = event.slice, event.more, True
+
+    def head(self) -> Item | None:
+        """The item whose slices leave next."""
+        return self._items[0] if self._items else None
+
+    def slice_taken(self) -> RequestToken | None:
+        """The head's slice left. Returns the token to ask the next slice with, or None."""
+        item = self._items[0]
+        assert item.slice is not None
+        item.slice = None
+        return item.token if item.more else None
+
+    def pop_done(self) -> Item | None:
+        """Take the head off if its last slice has left, else None."""
+        item = self.head()
+        if item is None or not item.answered or item.slice is not None or item.more:
+            return None
+        self._items.popleft()
+        del self._by_token[item.token]
+        return item
+
+    def validate(self) -> None:
+        """Assert the bound, and that both views agree."""
+        assert len(self._items) <= self._bound
+        assert set(self._by_token) == {item.token for item in self._items}
+
+
+__all__ = ["BatchRef", "Item", "ItemQueue"]

@@ -1,0 +1,109 @@
+"""The writing side of a chain's machine: one lane per sink (T1, F2).
+
+A part of `task.py`. One request is outstanding per sink and at most two writes are queued behind
+it; a flush passes behind the writes before it. `confirmed_upto` may lag behind what was written.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from arkflow_kernel.errors import SinkError
+from arkflow_kernel.ids import MonotonicMs, OutputId, RequestToken, Sequence
+from arkflow_kernel.limits import WRITES_QUEUED_MAX
+from arkflow_kernel.ports import WriteReceipt
+from arkflow_kernel.protocol import FlushSink, RollSink, Write
+
+
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    sequence: Sequence
+    batch: pa.RecordBatch
+
+
+class SinkLane:
+    """What one sink was given and what it confirmed."""
+
+    def __init__(self, output: OutputId) -> None:
+        self._output = output
+        self._queue: deque[_Queued] = deque()
+        self._outstanding: Write | RollSink | FlushSink | None = None
+        self._given = Sequence(0)
+        self._confirmed = Sequence(0)
+        self._roll_at_ms: MonotonicMs | None = None
+        self._flushing = False
+
+    @property
+    def last_sequence(self) -> Sequence:
+        """Number of the last batch that it was given."""
+        return self._given
+
+    @property
+    def confirmed_upto(self) -> Sequence:
+        """Number of the last batch that it confirmed, with all before it."""
+        return self._confirmed
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be given."""
+        return len(self._queue) < WRITES_QUEUED_MAX
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is queued, outstanding or unconfirmed."""
+        return not self._queue and self._outstanding is None and self._confirmed == self._given
+
+    def give(self, batch: pa.RecordBatch) -> None:
+        """Queue a batch; only when `has_room`."""
+        assert self.has_room
+        self._given = Sequence(self._given + 1)
+        self._queue.append(_Queued(self._given, batch))
+
+    def flush(self) -> None:
+        """Confirm everything that was given, soon. Nothing is given afterwards."""
+        self._flushing = True
+
+    def next_request(
+        self, token: RequestToken, now_ms: MonotonicMs
+    ) -> Write | RollSink | FlushSink | None:
+        """The request to order now, or None; `token` is used only if one is returned."""
+        if self._outstanding is not None:
+            return None
+        if self._queue:
+            queued = self._queue.popleft()
+            self._outstanding = Write(token, self._output, queued.sequence, queued.batch)
+        elif self._flushing and self._confirmed < self._given:
+            self._outstanding = FlushSink(token, self._output)
+        elif self._roll_at_ms is not None and now_ms >= self._roll_at_ms:
+            self._outstanding = RollSink(token, self._output)
+        return self._outstanding
+
+    def answered(self, receipt: WriteReceipt) -> None:
+        """The outstanding request was answered. `SinkError` if a flush confirmed too little."""
+        request, self._outstanding = self._outstanding, None
+        assert request is not None
+        if not self._confirmed <= receipt.confirmed_upto <= self._given:
+            raise SinkError(
+                f"sink '{self._output}' confirmed write {receipt.confirmed_upto}, outside of "
+                f"{self._confirmed} to {self._given}: a fault of this output's code"
+            )
+        self._confirmed = receipt.confirmed_upto
+        self._roll_at_ms = receipt.roll_at_ms
+        if isinstance(request, FlushSink) and self._confirmed < self._given:
+            raise SinkError(
+                f"sink '{self._output}' did not confirm all writes when it was flushed: "
+                f"{self._confirmed} of {self._given}; a fault of this output's code"
+            )
+
+    def deadline_ms(self) -> MonotonicMs | None:
+        """When a roll is due."""
+        return None if self._outstanding is not None else self._roll_at_ms
+
+    def validate(self) -> None:
+        """Assert the bounds."""
+        assert len(self._queue) <= WRITES_QUEUED_MAX
+        assert self._confirmed <= self._given
+
+
+__all__ = ["SinkLane"]

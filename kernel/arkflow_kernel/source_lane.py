@@ -1,0 +1,101 @@
+"""The reading side of a chain's machine (B3): one read outstanding, one batch read ahead.
+
+A part of `task.py`, without commands of its own: it says whether to read, and keeps what was
+read until the lane takes it. Sequences count the batches of each split that went to the lane; a
+batch that was read ahead has none yet, so it is in no cut and no frontier.
+"""
+
+from collections import deque
+
+from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence, SplitId
+from arkflow_kernel.limits import READ_AHEAD_BATCHES_MAX
+from arkflow_kernel.ports import NothingYet, ReadResult, SourceBatch, SourceEnded
+
+
+class SourceLane:
+    """Decides when to read. `rows_per_second` spaces the reads; None: as fast as possible."""
+
+    def __init__(self, rows_per_second: float | None = None) -> None:
+        self._rows_per_second = rows_per_second
+        self._outstanding: RequestToken | None = None
+        self._ahead: deque[SourceBatch] = deque()
+        self._sequences: dict[SplitId, Sequence] = {}
+        self._resume_ms: MonotonicMs | None = None
+        self._due_ms = 0.0
+        self._stopped = False
+        self._ended = False
+
+    @property
+    def exhausted(self) -> bool:
+        """The source has ended and everything that was read is taken."""
+        return self._ended and not self._ahead
+
+    @property
+    def quiet(self) -> bool:
+        """No read is outstanding and none will follow."""
+        return self._outstanding is None and (self._stopped or self._ended)
+
+    @property
+    def waiting(self) -> int:
+        """Batches read and not yet taken."""
+        return len(self._ahead)
+
+    def wants_read(self, now_ms: MonotonicMs) -> bool:
+        """Whether a read may be ordered now."""
+        if self._stopped or self._ended or self._outstanding is not None:
+            return False
+        if len(self._ahead) >= READ_AHEAD_BATCHES_MAX:
+            return False
+        return self._resume_ms is None or now_ms >= self._resume_ms
+
+    def reading(self, token: RequestToken) -> None:
+        """A read was ordered."""
+        assert self._outstanding is None
+        self._outstanding = token
+
+    def answered(self, result: ReadResult, now_ms: MonotonicMs) -> None:
+        """The outstanding read was answered. What arrives after `stop` is left unread."""
+        self._outstanding = None
+        self._resume_ms = None
+        if self._stopped:
+            return
+        if isinstance(result, SourceEnded):
+            self._ended = True
+        elif isinstance(result, NothingYet):
+            self._resume_ms = result.resume_ms
+        else:
+            self._ahead.append(result)
+            self._pace(result.batch.num_rows, now_ms)
+
+    def take(self) -> tuple[SourceBatch, Sequence] | None:
+        """The next batch for the lane and its number in its split, or None."""
+        if not self._ahead:
+            return None
+        batch = self._ahead.popleft()
+        sequence = Sequence(self._sequences.get(batch.split, 0) + 1)
+        self._sequences[batch.split] = sequence
+        return batch, sequence
+
+    def stop(self) -> None:
+        """Read no further and forget what was read ahead: it was never in a frontier."""
+        self._stopped = True
+        self._ahead.clear()
+
+    def deadline_ms(self) -> MonotonicMs | None:
+        """When a read becomes possible that is not possible now, or None."""
+        blocked = self._stopped or self._ended or self._outstanding is not None or self._ahead
+        return None if blocked else self._resume_ms
+
+    def validate(self) -> None:
+        """Assert the bounds."""
+        assert len(self._ahead) <= READ_AHEAD_BATCHES_MAX
+        assert not (self._stopped and self._ahead)
+
+    def _pace(self, rows: int, now_ms: MonotonicMs) -> None:
+        if self._rows_per_second is None:
+            return
+        self._due_ms = max(self._due_ms, float(now_ms)) + rows * 1000.0 / self._rows_per_second
+        self._resume_ms = MonotonicMs(int(self._due_ms))
+
+
+__all__ = ["SourceLane"]
