@@ -9,6 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from arkflow_kernel.errors import BadRowError
+
 VALUE_COLUMN = "__value__"
 ERROR_COLUMN = "__meta_error"
 OPERATOR_COLUMN = "__meta_error_operator"
@@ -100,6 +102,15 @@ def failed_batch(
     return pa.RecordBatch.from_arrays(list(arrays), schema=pa.schema(fields))
 
 
+def bad_row_error(bad: pa.RecordBatch, origin: Origin) -> BadRowError:
+    """The error that names the first of some bad rows; its text is cut to 200 characters."""
+    value, error, operator, source, _, offset = (column[0].as_py() for column in bad.columns)
+    where = source or origin.source or "the source"
+    where = where if offset is None else f"{where}, offset {offset}"
+    text = (value or b"")[:200].decode("utf-8", "replace")
+    return BadRowError(operator, error, where=where, row=text)
+
+
 _META_NAMES = frozenset(field.name for field in META_FIELDS)
 
 __all__ = [
@@ -114,5 +125,6 @@ __all__ = [
     "VALUE_COLUMN",
     "Origin",
     "bad_row_batch",
+    "bad_row_error",
     "failed_batch",
 ]

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from arkflow_kernel.bad_rows import ERROR_COLUMN, OFFSET_COLUMN, OPERATOR_COLUMN, VALUE_COLUMN
+from arkflow_kernel.bad_rows import bad_row_error
 from arkflow_kernel.commit import CommitFrontier, SettlementQueue
-from arkflow_kernel.errors import ArkflowError, BadRowError, ProtocolError, SinkError
+from arkflow_kernel.errors import ArkflowError, ProtocolError, SinkError
 from arkflow_kernel.ids import Generation, MonotonicMs, RequestToken, SplitId
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
 from arkflow_kernel.limits import STORY_ENTRIES_MAX
@@ -293,7 +293,7 @@ class ChainTask:
                 return
             read, sequence = taken
             if read.bad is not None and self._plan.error_output is None:
-                self._end(OutcomeKind.FAILED, first_bad_row(read))
+                self._end(OutcomeKind.FAILED, bad_row_error(read.bad, read.origin))
                 return
             token = RequestToken(self._next_token)
             frontier = self._frontiers.get(read.split)
@@ -389,15 +389,4 @@ _COUNTERS = (
 )
 
 
-def first_bad_row(read: SourceBatch) -> BadRowError:
-    """The error that names the first bad row of a batch; the row is cut to 200 characters."""
-    assert read.bad is not None
-    row = {name: read.bad.column(name)[0].as_py() for name in read.bad.schema.names}
-    text = (row[VALUE_COLUMN] or b"")[:200].decode("utf-8", "replace")
-    offset = row[OFFSET_COLUMN]
-    where = read.origin.source or "the source"
-    where = where if offset is None else f"{where}, offset {offset}"
-    return BadRowError(row[OPERATOR_COLUMN], row[ERROR_COLUMN], where=where, row=text)
-
-
-__all__ = ["ChainTask", "Phase", "first_bad_row"]
+__all__ = ["ChainTask", "Phase"]
