@@ -41,6 +41,12 @@ SINGLE_THREAD_WORKERS: Final = 1
 WORKERS_MAX: Final = 256
 """Upper bound of `thread_num`: each worker is a thread and may hold a batch of 8 MiB."""
 
+TEARDOWN_TIMEOUT_MS: Final = 10_000
+"""How long a cancelled chain may take to close before it is killed (D4)."""
+
+REPORT_INTERVAL_MS: Final = 1_000
+"""How often a chain tells the coordinator how it is (D2)."""
+
 EXACT_FLOAT_INT_MAX: Final = 2**53
 """Integers above this magnitude change when they become a Float64."""
 

@@ -39,7 +39,11 @@ class Clock(Protocol):
         ...
 
     def wait_until(self, deadline_ms: MonotonicMs | None) -> None:
-        """Return at the deadline at the latest, earlier when something else happened."""
+        """Return at the deadline at the latest, earlier after a `wake`. None: only then."""
+        ...
+
+    def wake(self) -> None:
+        """Let a `wait_until` in progress, or the next one, return. From any thread."""
         ...
 
 

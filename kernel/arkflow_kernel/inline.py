@@ -1,0 +1,298 @@
+"""The inline driver: a whole job in one process and one thread, in real or virtual time.
+
+For `run --inline`, for tests and for embedding. It keeps the contract of every driver: events of
+one machine one at a time, control first; each request answered by one later event; commands of
+one target in order. Work is done one request at a time, from the outputs back to the source, so
+that little waits in memory. Nothing overlaps here: speed is the Ray driver's business.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from arkflow_kernel.chain_work import ChainWork, ComponentFactory, LaneName, lane_of
+from arkflow_kernel.coordinator import JobCoordinator
+from arkflow_kernel.errors import ArkflowError, ComponentError
+from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.lane import LaneSchedule
+from arkflow_kernel.limits import REPORT_INTERVAL_MS
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
+from arkflow_kernel.ports import Clock
+from arkflow_kernel.protocol import (
+    Begin,
+    CancelRequested,
+    ChainClosed,
+    ChainEnded,
+    ChainEvent,
+    ChainOutcome,
+    ChainReady,
+    ChainReport,
+    CloseChain,
+    Control,
+    CoordinatorCommand,
+    CoordinatorEvent,
+    DeployChain,
+    EndChain,
+    EndJob,
+    ItemDone,
+    JobOutcome,
+    JobStatus,
+    NextSlice,
+    OutcomeKind,
+    Request,
+    SendControl,
+    StopRequested,
+    Submit,
+    Tick,
+    deadline,
+)
+from arkflow_kernel.task import ChainTask
+
+Caller = Callable[[Callable[[], ChainEvent], Callable[[], ChainEvent | None]], ChainEvent]
+"""Calls the work and returns its event, or the second function's as soon as that has one."""
+
+Observer = Callable[[str, object, list[object]], None]
+"""Hears (machine, event, commands) after each event: transcripts, checkers."""
+
+
+def call_directly(
+    work: Callable[[], ChainEvent], overdue: Callable[[], ChainEvent | None]
+) -> ChainEvent:
+    """Call the work in this thread; time-outs of operators cannot be enforced so."""
+    del overdue
+    return work()
+
+
+class InlineChain:
+    """One chain of an inline job: its machine, its work, and the requests that wait."""
+
+    def __init__(self, plan: ChainPlan, work: ChainWork, task: ChainTask) -> None:
+        self.plan = plan
+        self.work = work
+        self.task = task
+        self.controls: deque[ChainEvent] = deque()
+        self.events: deque[ChainEvent] = deque()
+        self.outcome: ChainOutcome | None = None
+        self._writes: deque[Request] = deque()
+        self._reads: deque[Request] = deque()
+        self._schedule = LaneSchedule(1)
+
+    def order(self, request: Request) -> None:
+        """Queue a request in its lane."""
+        if isinstance(request, Submit | NextSlice):
+            self._schedule.put(request)
+        elif lane_of(request).name is LaneName.WRITE:
+            self._writes.append(request)
+        else:
+            self._reads.append(request)
+
+    def next_request(self) -> Request | None:
+        """The request to work off now: writes first, reads last."""
+        if self._writes:
+            return self._writes.popleft()
+        request = self._schedule.next()
+        if request is not None:
+            return request
+        return self._reads.popleft() if self._reads else None
+
+    def answered(self, event: ChainEvent, request: Request) -> None:
+        """A request was worked off."""
+        self.events.append(event)
+        if isinstance(request, Submit | NextSlice):
+            more = isinstance(event, ItemDone) and event.more
+            self._schedule.answered(request.token, more=more)
+
+    def next_event(self) -> ChainEvent | None:
+        """The event to handle now: control first (T1)."""
+        queue = self.controls or self.events
+        return queue.popleft() if queue else None
+
+
+class InlineJob:
+    """A job on the inline driver; a `KernelHandle`. `wait` does all the work.
+
+    `stop` and `cancel` may be called from a signal handler or another thread.
+    """
+
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        components: ComponentFactory,
+        clock: Clock,
+        *,
+        caller: Caller = call_directly,
+        observer: Observer | None = None,
+    ) -> None:
+        self._components = components
+        self._clock = clock
+        self._caller = caller
+        self._observer = observer
+        self._coordinator = JobCoordinator(graph, Generation(1))
+        self._chains: dict[ChainId, InlineChain] = {}
+        self._mailbox: deque[CoordinatorEvent] = deque([Begin(clock.moment())])
+        self._outcome: JobOutcome | None = None
+        self._report_at_ms = MonotonicMs(clock.moment().now_ms + REPORT_INTERVAL_MS)
+
+    def stop(self) -> None:
+        """See `KernelHandle.stop`."""
+        self._mailbox.append(StopRequested(self._clock.moment()))
+        self._clock.wake()
+
+    def cancel(self) -> None:
+        """See `KernelHandle.cancel`."""
+        self._mailbox.append(CancelRequested(self._clock.moment()))
+        self._clock.wake()
+
+    def status(self) -> JobStatus:
+        """See `KernelHandle.status`."""
+        return self._coordinator.status()
+
+    def wait(self) -> JobOutcome:
+        """Run the job to its end."""
+        try:
+            while self._outcome is None:
+                if not self._step():
+                    self._clock.wait_until(self._next_deadline_ms())
+        finally:
+            for chain in self._chains.values():
+                chain.work.close()
+        return self._outcome
+
+    # --- one step ------------------------------------------------------------------------------
+
+    def _step(self) -> bool:
+        """Handle one event or do one request's work. False if nothing is left to do now."""
+        if self._mailbox:
+            self._handle(self._mailbox.popleft())
+            return True
+        self._tick()
+        moved = False
+        for chain in list(self._chains.values()):
+            moved |= self._advance(chain)
+        return moved or bool(self._mailbox)
+
+    def _advance(self, chain: InlineChain) -> bool:
+        """Handle one event of a chain, else work off one of its requests."""
+        event = chain.next_event()
+        if event is None:
+            if chain.outcome is not None:
+                return False
+            request = chain.next_request()
+            if request is None:
+                return False
+            answer = self._caller(lambda: chain.work.perform(request), chain.work.overdue)
+            chain.answered(answer, request)
+            return True
+        commands = chain.task.handle(event)
+        self._observe(chain.plan.chain, event, list(commands))
+        for command in commands:
+            if isinstance(command, EndChain):
+                self._ended(chain, command.outcome)
+            else:
+                chain.order(command)
+        return True
+
+    def _tick(self) -> None:
+        moment = self._clock.moment()
+        for chain in self._chains.values():
+            due_ms = chain.task.next_deadline_ms()
+            if due_ms is not None and moment.now_ms >= due_ms and not chain.events:
+                chain.events.append(Tick(moment))
+        due_ms = self._coordinator.next_deadline_ms()
+        if due_ms is not None and moment.now_ms >= due_ms:
+            self._mailbox.append(Tick(moment))
+        if moment.now_ms >= self._report_at_ms:
+            self._report_at_ms = MonotonicMs(moment.now_ms + REPORT_INTERVAL_MS)
+            for name in self._chains:
+                self._report(name)
+
+    def _report(self, name: ChainId) -> None:
+        task = self._chains[name].task
+        report = ChainReport(self._clock.moment(), name, task.statistics(), task.frontier())
+        self._mailbox.append(report)
+
+    def _next_deadline_ms(self) -> MonotonicMs | None:
+        chains = (chain.task.next_deadline_ms() for chain in self._chains.values())
+        return deadline(self._coordinator.next_deadline_ms(), self._report_at_ms, *chains)
+
+    # --- the coordinator's commands ------------------------------------------------------------
+
+    def _handle(self, event: CoordinatorEvent) -> None:
+        commands = self._coordinator.handle(event)
+        self._observe("coordinator", event, list(commands))
+        for command in commands:
+            self._perform(command)
+
+    def _perform(self, command: CoordinatorCommand) -> None:
+        match command:
+            case DeployChain():
+                self._mailbox.append(self._deploy(command))
+            case SendControl():
+                control = Control(self._clock.moment(), command.state)
+                self._chains[command.chain].controls.append(control)
+            case CloseChain():
+                closed = ChainClosed(self._clock.moment(), command.token, command.chain)
+                self._mailbox.append(closed)
+            case EndJob():
+                self._outcome = command.outcome
+
+    def _deploy(self, command: DeployChain) -> ChainReady | ChainEnded:
+        plan = command.plan
+        try:
+            work = ChainWork(plan, self._components, self._clock)
+            work.open(command.restored)
+        except ArkflowError as error:
+            outcome = ChainOutcome(OutcomeKind.FAILED, error)
+            return ChainEnded(self._clock.moment(), plan.chain, outcome)
+        task = ChainTask(plan, command.generation, commits=work.commits, restored=command.restored)
+        self._chains[plan.chain] = InlineChain(plan, work, task)
+        return ChainReady(self._clock.moment(), command.token, plan.chain)
+
+    def _ended(self, chain: InlineChain, outcome: ChainOutcome) -> None:
+        """Close the chain's components, then report (T4)."""
+        outcome = with_close_errors(outcome, chain.work.close())
+        chain.outcome = outcome
+        self._report(chain.plan.chain)
+        self._mailbox.append(ChainEnded(self._clock.moment(), chain.plan.chain, outcome))
+
+    def _observe(self, machine: str, event: object, commands: list[object]) -> None:
+        if self._observer is not None:
+            self._observer(machine, event, commands)
+
+
+def with_close_errors(outcome: ChainOutcome, errors: list[Exception]) -> ChainOutcome:
+    """An outcome that does not hide that closing failed: a good end becomes a failed one."""
+    if not errors:
+        return outcome
+    if outcome.error is not None:
+        for error in errors:
+            outcome.error.add_note(f"and while closing: {error}")
+        return outcome
+    first = errors[0]
+    error = first if isinstance(first, ArkflowError) else ComponentError(f"cannot close: {first}")
+    return ChainOutcome(OutcomeKind.FAILED, error, outcome.frontier)
+
+
+class InlineRunner:
+    """Runs jobs in the calling thread; a `JobRunner`."""
+
+    def __init__(
+        self, components: ComponentFactory, clock: Clock, *, caller: Caller = call_directly
+    ) -> None:
+        self._components = components
+        self._clock = clock
+        self._caller = caller
+
+    def run_job(self, graph: ExecutionGraph) -> InlineJob:
+        """See `JobRunner.run_job`."""
+        return InlineJob(graph, self._components, self._clock, caller=self._caller)
+
+
+__all__ = [
+    "Caller",
+    "InlineChain",
+    "InlineJob",
+    "InlineRunner",
+    "Observer",
+    "call_directly",
+    "with_close_errors",
+]

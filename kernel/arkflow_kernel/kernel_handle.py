@@ -1,0 +1,28 @@
+"""What a user of the kernel holds of a running job (R3), whatever driver runs it."""
+
+from typing import Protocol
+
+from arkflow_kernel.protocol import JobOutcome, JobStatus
+
+
+class KernelHandle(Protocol):
+    """A job that was started. All methods may be called again, from any thread, also at the end."""
+
+    def wait(self) -> JobOutcome:
+        """Return when the job is over; how it ended. The inline driver works only in here."""
+        ...
+
+    def stop(self) -> None:
+        """Stop in order: read no further, settle what was read, end (D5). Returns at once."""
+        ...
+
+    def cancel(self) -> None:
+        """End now; what is not confirmed is given up. Returns at once."""
+        ...
+
+    def status(self) -> JobStatus:
+        """State, cause and counters, as far as this side knows."""
+        ...
+
+
+__all__ = ["KernelHandle"]
