@@ -1,0 +1,1 @@
+"""From a configuration file to checked jobs: located tree, references, models, checks."""
