@@ -1,0 +1,235 @@
+"""What a job will do, for a person and for a program: graph, chains, edges, mode and why (C7).
+
+An explanation holds no component's configuration, only the names of the references in it
+(`${secret:KAFKA}`), so it is safe to paste into a ticket.
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from arkflow_kernel.explain_text import render
+from arkflow_kernel.graph import key_group_range
+from arkflow_kernel.job import JobSpec, OperatorSpec
+from arkflow_kernel.job_mode import decide_mode, keeps
+from arkflow_kernel.plan import ChainPlan, EdgeKind, ExecutionGraph, Mode
+from arkflow_kernel.topology import Topology
+
+_REFERENCE: Final = re.compile(r"(?<!\$)\$\{(env|file|secret):([^}]*?)(?::-[^}]*)?\}")
+_CREDENTIALS: Final = re.compile(r"//[^/@]*@")
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedOperator:
+    """One operator: what runs, how many times, what it keeps, what it refers to."""
+
+    id: str
+    kind: str
+    component: str
+    parallelism: int
+    chain: str
+    keeps: str | None
+    references: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedEdge:
+    """One edge; `crosses` is true where rows leave their chain and travel in a channel."""
+
+    id: str
+    source: str
+    target: str
+    kind: str
+    key_fields: list[str]
+    crosses: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedChain:
+    """One subtask of a chain. `key_groups` are the first and last it owns, if it has a key."""
+
+    id: str
+    tasks: list[str]
+    workers: int
+    error_output: str | None
+    key_groups: list[int] | None
+    resources: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """All that `explain` says about one job. Plain data, the same for equal jobs."""
+
+    job: str
+    version: int
+    mode: str
+    mode_reason: str
+    max_parallelism: int
+    operators: list[ExplainedOperator]
+    chains: list[ExplainedChain]
+    edges: list[ExplainedEdge]
+    state: str
+    checkpoints: str
+    placement: str
+    lateness: list[str]
+
+
+def explain(job: JobSpec, graph: ExecutionGraph) -> Explanation:
+    """Explain a valid job and the graph that `build_graph` made of it."""
+    topology = Topology(job)
+    decision = decide_mode(job)
+    return Explanation(
+        job=job.id,
+        version=job.version,
+        mode=decision.mode.value,
+        mode_reason=decision.reason,
+        max_parallelism=job.max_parallelism,
+        operators=_operators(topology, graph),
+        chains=[_chain(topology, graph, chain) for chain in graph.chains],
+        edges=[
+            ExplainedEdge(
+                edge.edge,
+                edge.source,
+                edge.target,
+                edge.kind.value,
+                list(edge.key_fields),
+                not edge.fused,
+            )
+            for edge in graph.edges
+        ],
+        state=_state(job),
+        checkpoints=_checkpoints(job, decision.mode),
+        placement=_placement(job, graph),
+        lateness=_lateness(topology),
+    )
+
+
+def as_json(explanation: Explanation) -> str:
+    """The explanation as a JSON object, indented, keys in a fixed order."""
+    return json.dumps(asdict(explanation), indent=2, ensure_ascii=False)
+
+
+def as_text(explanation: Explanation) -> str:
+    """The explanation for a terminal of 80 columns."""
+    return render(asdict(explanation))
+
+
+def _operators(topology: Topology, graph: ExecutionGraph) -> list[ExplainedOperator]:
+    chain_of = {task: plan.chain for plan in graph.chains for task in plan.tasks}
+    sinks = {spec.operator_id: spec for spec in topology.job.sinks}
+    found = []
+    for name, spec in topology.operators.items():
+        own: Any = topology.sources.get(name) or sinks.get(name) or spec
+        head = next(chain for task, chain in chain_of.items() if task == f"{name}-0")
+        found.append(
+            ExplainedOperator(
+                id=name,
+                kind=spec.kind,
+                component=_component(own, spec),
+                parallelism=topology.parallelism(name),
+                chain=head.rpartition("-")[0],
+                keeps=keeps(spec),
+                references=references([own.config, getattr(own, "codec", None)]),
+            )
+        )
+    return found
+
+
+def _component(own: Any, spec: OperatorSpec) -> str:
+    named = getattr(own, "input_type", None) or getattr(own, "output_type", None)
+    chosen = named or spec.config.get("type") or spec.config.get("kind") or spec.kind
+    return str(chosen)
+
+
+def references(value: Any) -> list[str]:
+    """References in the texts of a configuration, without their defaults, sorted."""
+    if isinstance(value, str):
+        return sorted({f"${{{scheme}:{name}}}" for scheme, name in _REFERENCE.findall(value)})
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return sorted({found for item in value for found in references(item)})
+    return []
+
+
+def _chain(topology: Topology, graph: ExecutionGraph, plan: ChainPlan) -> ExplainedChain:
+    subtask = int(plan.chain.rpartition("-")[2])
+    names = {task.rpartition("-")[0] for task in plan.tasks}
+    keyed = any(
+        edge.kind is EdgeKind.PARTITIONED and edge.key_fields and edge.target in names
+        for edge in graph.edges
+    )
+    parallelism = topology.parallelism(plan.chain.rpartition("-")[0])
+    groups = key_group_range(subtask, parallelism, graph.max_parallelism) if keyed else None
+    return ExplainedChain(
+        id=plan.chain,
+        tasks=list(plan.tasks),
+        workers=plan.workers,
+        error_output=plan.error_output,
+        key_groups=None if groups is None else [groups.start, groups.stop - 1],
+        resources=dict(plan.resources),
+    )
+
+
+def _state(job: JobSpec) -> str:
+    keeping = [operator.id for operator in job.operators if keeps(operator)]
+    if not keeping:
+        return "none"
+    durable = job.checkpoint is not None
+    kept = "kept in checkpoints" if durable else "ends with the run"
+    return f"{', '.join(keeping)}: {kept}"
+
+
+def _checkpoints(job: JobSpec, mode: Mode) -> str:
+    if mode is Mode.ACK:
+        return "none: a source's position follows the writes that its sinks confirmed"
+    if job.checkpoint is None:
+        return "every 10,000 ms to a folder that ends with the run"
+    uri = _CREDENTIALS.sub("//", job.checkpoint.object_store_uri)
+    kept = job.checkpoint.retention
+    return f"every {job.checkpoint.interval_ms:,} ms to {uri}, the newest {kept} kept"
+
+
+def _placement(job: JobSpec, graph: ExecutionGraph) -> str:
+    count = len(graph.chains)
+    where = job.placement if isinstance(job.placement, str) else json.dumps(job.placement)
+    return f"{where}: {count} chain{'' if count == 1 else 's'}, one actor each"
+
+
+def _lateness(topology: Topology) -> list[str]:
+    """Where each source's late rows are judged (W8)."""
+    told = []
+    for name, spec in topology.sources.items():
+        if spec.time.mode == "processing_time":
+            told.append(f"{name}: processing time: nothing is late")
+            continue
+        judges = topology.judges(name)
+        if not judges:
+            told.append(f"{name}: event time, and no window or join behind it: nothing is late")
+        for judge in judges:
+            text = f"{name}: judged row by row at {judge}, policy {spec.time.late_event_policy}"
+            rebuilt = _maps_between(topology, name, judge)
+            lost = f"; by its watermark alone where {', '.join(rebuilt)} rebuilds the columns"
+            told.append(text + (lost if rebuilt else ""))
+    return told
+
+
+def _maps_between(topology: Topology, source: str, judge: str) -> list[str]:
+    links = [(edge.from_, edge.to) for edge in topology.main]
+    ahead = topology.reach([source], links)
+    behind = topology.reach([judge], [(b, a) for a, b in links])
+    both = (ahead & behind) - {source, judge}
+    return [name for name in topology.operators if name in both]
+
+
+__all__ = [
+    "ExplainedChain",
+    "ExplainedEdge",
+    "ExplainedOperator",
+    "Explanation",
+    "as_json",
+    "as_text",
+    "explain",
+    "references",
+]

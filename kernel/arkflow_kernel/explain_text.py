@@ -1,0 +1,90 @@
+"""An explanation as text of at most 80 columns: what a person reads before they run a job."""
+
+import textwrap
+from typing import Any, Final
+
+WIDTH: Final = 80
+_LABEL: Final = 13
+
+
+def render(told: dict[str, Any]) -> str:
+    """The text of an `Explanation` that was made a dict. Long names wrap, nothing is cut."""
+    blocks = [
+        [
+            f"job {told['job']}, version {told['version']}",
+            *_labelled("mode", f"{told['mode']}: {told['mode_reason']}"),
+            *_labelled("state", told["state"]),
+            *_labelled("checkpoints", told["checkpoints"]),
+            *_labelled("placement", told["placement"]),
+            *[line for text in told["lateness"] for line in _labelled("lateness", text)],
+        ],
+        ["operators", *_operators(told["operators"])],
+        [f"chains (key groups: {told['max_parallelism']})", *_chains(told["chains"])],
+        ["edges", *_edges(told["edges"])],
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def _labelled(label: str, text: str) -> list[str]:
+    return _wrap(text, f"  {label:<{_LABEL}}", " " * (_LABEL + 2))
+
+
+def _wrap(text: str, first: str, rest: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _operators(operators: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for operator in operators:
+        what = operator["kind"]
+        if operator["component"] != what:
+            what += f" {operator['component']}"
+        if operator["parallelism"] != 1:
+            what += f" x{operator['parallelism']}"
+        lines += _row(operator["id"], what, [o["id"] for o in operators])
+        if operator["keeps"]:
+            lines += _wrap(operator["keeps"], "      ", "      ")
+        if operator["references"]:
+            lines += _wrap(f"uses {', '.join(operator['references'])}", "      ", "      ")
+    return lines
+
+
+def _row(name: str, what: str, names: list[str]) -> list[str]:
+    column = min(max((len(n) for n in names), default=0), 32) + 2
+    return _wrap(what, f"  {name:<{column}}", " " * (column + 2))
+
+
+def _chains(chains: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for chain in chains:
+        told = []
+        if chain["workers"] > 1:
+            told.append(f"{chain['workers']} workers, order kept")
+        if chain["key_groups"] is not None:
+            told.append("key groups {}-{}".format(*chain["key_groups"]))
+        told += [f"{key} {value:g}" for key, value in chain["resources"].items()]
+        errors = chain["error_output"]
+        told.append(f"errors to {errors}" if errors else "an error fails the job")
+        lines += _wrap(f"{chain['id']}: {', '.join(told)}", "  ", "      ")
+        lines += _wrap(", ".join(chain["tasks"]), "      ", "      ")
+    return lines
+
+
+def _edges(edges: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for edge in edges:
+        key = f" by {', '.join(edge['key_fields'])}" if edge["key_fields"] else ""
+        where = "in a channel" if edge["crosses"] else "inside the chain"
+        text = f"{edge['source']} -> {edge['target']}: {edge['kind']}{key}, {where}"
+        lines += _wrap(text, "  ", "      ")
+    return lines or ["  none"]
+
+
+__all__ = ["WIDTH", "render"]

@@ -1,0 +1,207 @@
+"""The plan of a job: chains, their subtasks, and the edges between operators (G1-G6).
+
+A pure function of a valid JobSpec: the same job gives an equal plan, and a chain keeps its id
+when an unrelated operator comes or goes (G6). It plans every graph; what this release cannot run
+is said by `job_availability`, not here.
+"""
+
+from typing import Any, Final
+
+from arkflow_kernel.fusion import FusedChain, fuse
+from arkflow_kernel.ids import ChainId, EdgeId, JobId, OperatorId, OutputId, TaskId
+from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec
+from arkflow_kernel.job_mode import decide_mode, keeps
+from arkflow_kernel.plan import (
+    ChainPlan,
+    ComponentPlan,
+    EdgeKind,
+    EdgePlan,
+    ExecutionGraph,
+    OperatorPlan,
+    SinkPlan,
+    SourcePlan,
+)
+from arkflow_kernel.stream_compiler import WORKERS_KEY
+from arkflow_kernel.topology import Topology
+
+PYTHON_TIMEOUT_MS: Final = 60_000
+"""Time-out of a call of a `python` processor that gives none (E.5 of the reference)."""
+
+_SOURCE_ONLY: Final = ("type", "name", "codec", "rows_per_second", WORKERS_KEY)
+
+
+def build_graph(job: JobSpec) -> ExecutionGraph:
+    """Plan a job that `validate_job` finds no error in."""
+    topology = Topology(job)
+    chains = fuse(topology)
+    chain_of = {name: chain.head for chain in chains for name in chain.operators}
+    planner = _ChainPlanner(topology, chain_of)
+    return ExecutionGraph(
+        job=JobId(job.id),
+        version=job.version,
+        mode=decide_mode(job).mode,
+        chains=tuple(
+            planner.plan(chain, subtask)
+            for chain in chains
+            for subtask in range(topology.parallelism(chain.head))
+        ),
+        edges=_edges(topology, chain_of),
+        max_parallelism=job.max_parallelism,
+    )
+
+
+def key_group_range(subtask: int, parallelism: int, max_parallelism: int) -> range:
+    """Key groups that a subtask owns (G3): half-open, without gaps over all subtasks."""
+    if not 0 <= subtask < parallelism <= max_parallelism:
+        raise ValueError(f"no subtask {subtask} of {parallelism} with {max_parallelism} key groups")
+    first = subtask * max_parallelism // parallelism
+    return range(first, (subtask + 1) * max_parallelism // parallelism)
+
+
+def edge_kind(edge: EdgeSpec) -> EdgeKind:
+    """How an edge distributes rows (G2)."""
+    if edge.type == "error":
+        return EdgeKind.ERROR
+    if edge.partitioned:
+        return EdgeKind.PARTITIONED
+    return EdgeKind(edge.type or "forward")
+
+
+def component(
+    kind: str, config: dict[str, Any], codec: dict[str, Any] | str | None
+) -> ComponentPlan:
+    """A component of a source or sink; a codec that is a name becomes an object."""
+    chosen = codec if codec is not None else config.get("codec")
+    return ComponentPlan(
+        type=kind,
+        config={key: value for key, value in config.items() if key not in _SOURCE_ONLY},
+        codec={"type": chosen} if isinstance(chosen, str) else chosen,
+        name=config.get("name"),
+    )
+
+
+def _edges(topology: Topology, chain_of: dict[str, str]) -> tuple[EdgePlan, ...]:
+    plans = [
+        EdgePlan(
+            edge=EdgeId(edge.id),
+            source=OperatorId(edge.from_),
+            target=OperatorId(edge.to),
+            kind=edge_kind(edge),
+            key_fields=topology.key_fields(edge) if edge.partitioned else (),
+            fused=chain_of[edge.from_] == chain_of[edge.to],
+        )
+        for edge in topology.edges
+    ]
+    plans += [
+        EdgePlan(
+            edge=EdgeId(f"late-{start}-{end}"),
+            source=OperatorId(start),
+            target=OperatorId(end),
+            kind=EdgeKind.LATE,
+            fused=chain_of[start] == chain_of[end],
+        )
+        for start, end in topology.late
+    ]
+    return tuple(plans)
+
+
+class _ChainPlanner:
+    """Plans chains of one job; holds what all of them share."""
+
+    def __init__(self, topology: Topology, chain_of: dict[str, str]) -> None:
+        self._topology = topology
+        self._chain_of = chain_of
+        self._sinks = {spec.operator_id: spec for spec in topology.job.sinks}
+
+    def plan(self, chain: FusedChain, subtask: int) -> ChainPlan:
+        specs = [self._topology.operators[name] for name in chain.line]
+        middle = [spec for spec in specs if spec.kind not in ("source", "sink")]
+        sinks = [name for name in chain.operators if name in self._sinks]
+        return ChainPlan(
+            chain=ChainId(f"{chain.head}-{subtask}"),
+            source=self._source(chain.head) if specs[0].kind == "source" else None,
+            operators=tuple(_operator(spec) for spec in middle),
+            sinks=tuple(self._sink(name) for name in sinks),
+            outputs=self._outputs(chain.line[-1]),
+            error_output=self._error_output(chain),
+            workers=self._workers(chain, middle),
+            tasks=tuple(TaskId(f"{name}-{subtask}") for name in chain.operators),
+            resources=_resources(self._topology.resources(chain.head)),
+        )
+
+    def _source(self, name: str) -> SourcePlan:
+        spec = self._topology.sources[name]
+        rate = spec.config.get("rows_per_second")
+        return SourcePlan(
+            operator=OperatorId(name),
+            component=component(spec.input_type, spec.config, spec.codec),
+            rows_per_second=None if rate is None else float(rate),
+        )
+
+    def _sink(self, name: str) -> SinkPlan:
+        spec = self._sinks[name]
+        return SinkPlan(OperatorId(name), component(spec.output_type, spec.config, spec.codec))
+
+    def _outputs(self, last: str) -> tuple[OutputId, ...]:
+        """Where the rows of the last operator of the line go: its own sink, or the edges."""
+        if self._topology.operators[last].kind == "sink":
+            return (OutputId(last),)
+        return tuple(OutputId(edge.id) for edge in self._topology.outputs[last])
+
+    def _error_output(self, chain: FusedChain) -> OutputId | None:
+        """The error sink inside the chain, else the first error edge that leaves it.
+
+        Validation sees to it that all error edges of a chain have one target.
+        """
+        for name in chain.line:
+            for edge in self._topology.errors:
+                if edge.from_ == name:
+                    inside = self._chain_of[edge.to] == chain.head
+                    return OutputId(edge.to if inside else edge.id)
+        return None
+
+    def _workers(self, chain: FusedChain, middle: list[OperatorSpec]) -> int:
+        """`thread_num` of the one source whose rows the chain gets; 1 where rows are kept (T2)."""
+        if not middle or any(keeps(spec) for spec in middle):
+            return 1
+        topology = self._topology
+        backwards = [(edge.to, edge.from_) for edge in topology.main]
+        upstream = topology.reach([chain.head], backwards)
+        sources = [name for name in topology.sources if name in upstream]
+        return source_workers(topology, sources[0]) if len(sources) == 1 else 1
+
+
+def source_workers(topology: Topology, source: str) -> int:
+    """Batches of a source's rows in work at once (`thread_num`)."""
+    spec = topology.sources[source]
+    workers = topology.operators[source].config.get(WORKERS_KEY, spec.config.get(WORKERS_KEY, 1))
+    return int(workers)
+
+
+def _operator(spec: OperatorSpec) -> OperatorPlan:
+    config = {key: value for key, value in spec.config.items() if key not in ("type", "name")}
+    kind = spec.config.get("type", spec.kind)
+    timeout = config.get("timeout_ms", PYTHON_TIMEOUT_MS) if kind == "python" else None
+    return OperatorPlan(
+        operator=OperatorId(spec.id),
+        kind=spec.kind,
+        component=ComponentPlan(type=kind, config=config, name=spec.config.get("name")),
+        timeout_ms=timeout,
+    )
+
+
+def _resources(spec: ResourcesSpec | None) -> dict[str, float]:
+    if spec is None:
+        return {}
+    own = spec.model_dump(exclude_none=True, exclude={"custom"})
+    return {**own, **(spec.custom or {})}
+
+
+__all__ = [
+    "PYTHON_TIMEOUT_MS",
+    "build_graph",
+    "component",
+    "edge_kind",
+    "key_group_range",
+    "source_workers",
+]

@@ -1,0 +1,292 @@
+"""What a whole job must hold (C6): the rules of the reference, all mistakes at once.
+
+`validate_job` gives what is wrong whatever the release; `unavailable` gives what is right and
+does not run in this release. Components' own configurations are checked by building them dry,
+which is not done here: the kernel knows no component.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from arkflow_kernel.edge_rules import edge_issues
+from arkflow_kernel.errors import Issue
+from arkflow_kernel.job import CheckpointSpec, JobSpec, OperatorSpec, StateSpec
+from arkflow_kernel.job_availability import UNAVAILABLE, Unavailable, unavailable
+from arkflow_kernel.job_mode import decide_mode, keeps
+from arkflow_kernel.limits import WORKERS_MAX
+from arkflow_kernel.operator_config import config_issues
+from arkflow_kernel.plan import Mode
+from arkflow_kernel.stream_compiler import ERROR_SINK_KEY, JOB_ID, WORKERS_KEY
+from arkflow_kernel.time_rules import time_issues
+from arkflow_kernel.topology import Topology, is_aggregate
+
+_BACKENDS: Final = ("embedded_kv", "redb")
+_CHANNEL_KEYS: Final = ("capacity", "capacity_bytes", "chain_bytes")
+_STRATEGIES: Final = ("pack", "spread", "strict_spread")
+
+
+def validate_job(job: JobSpec) -> list[Issue]:
+    """Every mistake of a job, errors and warnings, at job-relative paths, in the file's order."""
+    topology = Topology(job)
+    return [
+        *_job(job),
+        *_settings(job),
+        *_state(job),
+        *_operators(topology),
+        *_components(topology),
+        *edge_issues(topology),
+        *time_issues(topology),
+    ]
+
+
+def identity_issues(stream_ids: list[str | None], job_ids: list[str]) -> list[Issue]:
+    """Ids that stand twice in a file: streams and jobs share one namespace (A.6)."""
+    issues: list[Issue] = []
+    seen: dict[str, str] = {}
+    named = [(f"streams[{i}].id", "stream", i, id_) for i, id_ in enumerate(stream_ids)]
+    named += [(f"jobs[{i}].id", "job", i, id_) for i, id_ in enumerate(job_ids)]
+    for path, what, index, given in named:
+        name = given if given is not None else f"stream-{index}"
+        if name in seen:
+            at = f" at index {index}" if what == "stream" else ""
+            text = f"Duplicate {what} id '{name}'{at}, after {seen[name]}; give it another id"
+            issues.append(Issue(path, text))
+        seen.setdefault(name, path)
+    return issues
+
+
+def _job(job: JobSpec) -> Iterator[Issue]:
+    if not JOB_ID.fullmatch(job.id):
+        yield Issue("id", f"invalid Job id '{job.id}'; use 1-128 letters, numbers, '-' or '_'")
+    kinds = {operator.kind for operator in job.operators}
+    for kind, specs in (("source", job.sources), ("sink", job.sinks)):
+        if not specs or kind not in kinds:
+            text = f"Job requires at least one executable {kind}"
+            advice = f"add an operator of kind `{kind}` and its entry under `{kind}s`"
+            yield Issue(f"{kind}s", f"{text}: {advice}")
+    if job.max_parallelism < 1:
+        yield Issue("max_parallelism", "max_parallelism must be positive; 128 is the default")
+    elif not 1 <= job.parallelism <= job.max_parallelism:
+        text = f"Job '{job.id}' parallelism must be between 1 and max_parallelism"
+        yield Issue("parallelism", f"{text} ({job.max_parallelism})")
+
+
+def _settings(job: JobSpec) -> Iterator[Issue]:
+    """Keys of the job that no other rule looks at."""
+    restart = job.restart
+    if restart is not None and restart.multiplier < 1:
+        yield Issue("restart.multiplier", "restart.multiplier must be at least 1")
+    if restart is not None and restart.max_ms < restart.initial_ms:
+        text = "restart.max_ms must not be below restart.initial_ms"
+        yield Issue("restart.max_ms", f"{text} ({restart.initial_ms})")
+    for key, value in (job.channel or {}).items():
+        if key not in _CHANNEL_KEYS:
+            text = f"unknown key '{key}' of `channel`; known: {', '.join(_CHANNEL_KEYS)}"
+            yield Issue(f"channel.{key}", text)
+        elif not _is_int(value) or value < 1:
+            yield Issue(f"channel.{key}", f"channel.{key} must be a positive integer")
+    if isinstance(job.placement, dict):
+        yield from _placement(job.placement)
+    if job.node_ids is not None and job.rebalance is not None and job.rebalance.mode == "auto":
+        text = "`node_ids` pins the tasks, `rebalance: {mode: auto}` moves them; keep one"
+        yield Issue("node_ids", text)
+
+
+def _placement(placement: dict[str, Any]) -> Iterator[Issue]:
+    for key in placement:
+        if key not in ("strategy", "labels"):
+            yield Issue(f"placement.{key}", f"unknown key '{key}'; known: strategy, labels")
+    if placement.get("strategy", "pack") not in _STRATEGIES:
+        text = f"unknown placement strategy; choose one of {', '.join(_STRATEGIES)}"
+        yield Issue("placement.strategy", text)
+
+
+def _state(job: JobSpec) -> Iterator[Issue]:
+    """Rules 1 and 14, and the warnings in the place of rules 4, 5 and 15 (F0)."""
+    if job.state is not None:
+        yield from _state_block(job.state)
+    if job.checkpoint is not None:
+        yield from _checkpoint_block(job.checkpoint)
+        return
+    exactly = [i for i, sink in enumerate(job.sinks) if sink.config.get("exactly_once") is True]
+    for i in exactly:
+        text = f"exactly-once sink '{job.sinks[i].operator_id}' needs a `checkpoint:` block"
+        yield Issue(f"sinks[{i}].config.exactly_once", f"{text}; add one, or set it to false")
+    keeping = [operator for operator in job.operators if keeps(operator)]
+    asked = job.state is not None and job.state.durability == "ephemeral"
+    if keeping and not asked and decide_mode(job).mode is Mode.CHECKPOINT:
+        text = f"operator '{keeping[0].id}' {keeps(keeping[0])}, and its state ends with the run"
+        advice = "add a `checkpoint:` block to keep it, or `state: {backend: embedded_kv, "
+        yield Issue("state", f"{text}: {advice}durability: ephemeral}}` if not", warning=True)
+    elif job.state is not None and not keeping:
+        yield Issue("state", "`state` has no effect: no operator keeps any", warning=True)
+
+
+def _state_block(state: StateSpec) -> Iterator[Issue]:
+    if state.backend not in _BACKENDS:
+        text = f"local Job state backend '{state.backend}' is not supported; use embedded_kv"
+        yield Issue("state.backend", text)
+    if state.root == "":
+        yield Issue("state.root", "state.root must not be empty; leave it out for the default")
+    if state.format_version < 1:
+        yield Issue("state.format_version", "state.format_version must be positive; it is 1 today")
+    if state.max_pending_transactions < 1:
+        text = "state.max_pending_transactions must be positive; leave it out: it has no effect"
+        yield Issue("state.max_pending_transactions", text)
+    elif "max_pending_transactions" in state.model_fields_set:
+        text = "`max_pending_transactions` has no effect here: state is cut, not acknowledged"
+        yield Issue("state.max_pending_transactions", text, warning=True)
+    if state.max_bytes is not None and state.max_bytes < 1:
+        yield Issue("state.max_bytes", "state.max_bytes must be positive; leave it out for none")
+
+
+def _checkpoint_block(checkpoint: CheckpointSpec) -> Iterator[Issue]:
+    for key in ("interval_ms", "retention"):
+        if getattr(checkpoint, key) < 1:
+            yield Issue(f"checkpoint.{key}", f"checkpoint.{key} must be positive")
+    if not checkpoint.object_store_uri.strip():
+        text = "checkpoint.object_store_uri must not be empty; use `file:///…` or `s3://…`"
+        yield Issue("checkpoint.object_store_uri", text)
+
+
+def _operators(topology: Topology) -> Iterator[Issue]:
+    """Rules 6 and 7, and what a per-operator value must hold."""
+    seen: dict[str, int] = {}
+    for i, operator in enumerate(topology.job.operators):
+        path = f"operators[{i}]"
+        if not operator.id:
+            yield Issue(f"{path}.id", "operator id must not be empty; give it a name of its own")
+        elif operator.id in seen:
+            text = f"duplicate operator id '{operator.id}', also of operators[{seen[operator.id]}]"
+            yield Issue(f"{path}.id", f"{text}; rename one")
+        seen.setdefault(operator.id, i)
+        limit = topology.job.max_parallelism
+        if operator.parallelism is not None and operator.parallelism > max(limit, 1):
+            text = f"operator '{operator.id}' parallelism must be between 1 and max_parallelism"
+            yield Issue(f"{path}.parallelism", f"{text} ({limit})")
+        yield from _keys(operator, path)
+        yield from _type(operator, path)
+        for issue in config_issues(operator):
+            yield Issue(f"{path}.{issue.path}", issue.message, issue.warning)
+        if operator.kind == "join":
+            yield from _join(topology, operator, path)
+
+
+def _keys(operator: OperatorSpec, path: str) -> Iterator[Issue]:
+    if operator.kind in ("source", "sink"):
+        if operator.stateful:
+            text = f"operator '{operator.id}' is a {operator.kind} and cannot be stateful"
+            yield Issue(f"{path}.stateful", f"{text}; put a stateful `map` beside it")
+        return
+    in_config = operator.kind in ("window", "join")
+    if operator.stateful and not operator.key_field and not in_config:
+        text = f"stateful operator '{operator.id}' requires key_field"
+        yield Issue(f"{path}.key_field", f"{text}: the column whose values have a state each")
+    own = operator.config.get("key_field")
+    if operator.kind == "window" and operator.key_field and own and own != operator.key_field:
+        text = f"window '{operator.id}' has key_field '{operator.key_field}' and, in its config,"
+        yield Issue(f"{path}.config.key_field", f"{text} '{own}'; give the same or only the latter")
+
+
+def _type(operator: OperatorSpec, path: str) -> Iterator[Issue]:
+    """A map, filter, udf or aggregate is a processor, chosen by `config.type` (C.2)."""
+    if operator.kind not in ("map", "filter", "udf", "aggregate"):
+        return
+    if is_aggregate(operator) and "aggregates" in operator.config:
+        return
+    if "type" not in operator.config:
+        text = f"operator '{operator.id}' requires config.type, the processor that it runs"
+        yield Issue(f"{path}.config.type", text)
+    elif not isinstance(operator.config["type"], str) or not operator.config["type"]:
+        yield Issue(f"{path}.config.type", "config.type is the name of a processor, as text")
+
+
+def _join(topology: Topology, operator: OperatorSpec, path: str) -> Iterator[Issue]:
+    feeding = [edge.from_ for edge in topology.inputs.get(operator.id, [])]
+    if len(feeding) != 2:
+        text = f"join operator '{operator.id}' requires exactly two inbound edges, it has"
+        yield Issue(path, f"{text} {len(feeding)}; add one edge per side")
+    for side in ("left_from", "right_from"):
+        name = operator.config.get(side)
+        if isinstance(name, str) and name and name not in feeding:
+            text = f"{side} names '{name}', which does not feed join operator '{operator.id}'"
+            told = f"fed by: {', '.join(feeding) or 'none'}"
+            yield Issue(f"{path}.config.{side}", f"{text}; {told}")
+
+
+def _components(topology: Topology) -> Iterator[Issue]:
+    """Rule 11 for sources and sinks, and the keys of theirs that the planner takes out."""
+    job = topology.job
+    yield from _targets(topology, "source", [spec.operator_id for spec in job.sources])
+    yield from _targets(topology, "sink", [spec.operator_id for spec in job.sinks])
+    for i, source in enumerate(job.sources):
+        path = f"sources[{i}]"
+        yield from _component(source.input_type, "input_type", source.config, source.codec, path)
+        yield from _source_keys(source.config, path)
+    for i, sink in enumerate(job.sinks):
+        path = f"sinks[{i}]"
+        yield from _component(sink.output_type, "output_type", sink.config, sink.codec, path)
+
+
+def _targets(topology: Topology, kind: str, names: list[str]) -> Iterator[Issue]:
+    """Entries of `sources` and `sinks` against the operators that they belong to, both ways."""
+    for i, name in enumerate(names):
+        path, found = f"{kind}s[{i}].operator_id", topology.operators.get(name)
+        if found is None or found.kind != kind:
+            what = f"an operator of kind {found.kind}" if found else "no operator of the job"
+            yield Issue(path, f"'{name}' is {what}; name a {kind} operator")
+        if name in names[:i]:
+            yield Issue(path, f"a second entry for '{name}'; remove one")
+    for i, operator in enumerate(topology.job.operators):
+        if operator.kind != kind:
+            continue
+        path = f"operators[{i}]"
+        if operator.id not in names:
+            text = f"{kind} operator '{operator.id}' has no entry under `{kind}s`; add one"
+            yield Issue(path, text)
+        for key in operator.config:
+            if key not in (WORKERS_KEY, ERROR_SINK_KEY):
+                text = f"the config of {kind} '{operator.id}' stands in its entry under `{kind}s`"
+                yield Issue(f"{path}.config.{key}", f"{text}; move '{key}' there")
+        yield from _workers(operator.config, f"{path}.config")
+
+
+def _component(
+    chosen: str, key: str, config: dict[str, Any], codec: Any, path: str
+) -> Iterator[Issue]:
+    if not chosen:
+        yield Issue(f"{path}.{key}", f"{key} must not be empty; `components list` names them")
+    if "type" in config and config["type"] != chosen:
+        text = f"config.type '{config['type']}' differs from {key} '{chosen}'; remove one"
+        yield Issue(f"{path}.config.type", text)
+    inner = config.get("codec")
+    if codec is not None and inner is not None and codec != inner:
+        text = "codec stands here and, with another value, in the entry itself; keep one"
+        yield Issue(f"{path}.config.codec", text)
+    for value, where in ((codec, f"{path}.codec"), (inner, f"{path}.config.codec")):
+        name = value.get("type") if isinstance(value, dict) else value
+        if value is not None and (not isinstance(name, str) or not name):
+            yield Issue(where, "a codec is a name, or an object with `type` and its settings")
+
+
+def _source_keys(config: dict[str, Any], path: str) -> Iterator[Issue]:
+    rate = config.get("rows_per_second")
+    numeric = _is_int(rate) or isinstance(rate, float)
+    if rate is not None and not (numeric and 0 < rate < float("inf")):
+        text = "rows_per_second must be a positive number; leave it out for no limit"
+        yield Issue(f"{path}.config.rows_per_second", text)
+    yield from _workers(config, f"{path}.config")
+
+
+def _workers(config: dict[str, Any], path: str) -> Iterator[Issue]:
+    workers = config.get(WORKERS_KEY, 1)
+    if not _is_int(workers) or not 1 <= workers <= WORKERS_MAX:
+        text = f"{WORKERS_KEY} must be an integer from 1 to {WORKERS_MAX}"
+        yield Issue(f"{path}.{WORKERS_KEY}", text)
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+__all__ = ["UNAVAILABLE", "Unavailable", "identity_issues", "unavailable", "validate_job"]

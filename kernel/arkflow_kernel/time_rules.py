@@ -1,0 +1,106 @@
+"""Rules of event time: sources, and the windows and joins behind them (C.6 rule 12, W6, N7)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from arkflow_kernel.errors import Issue
+from arkflow_kernel.job import TimeSpec
+from arkflow_kernel.topology import Topology
+
+
+def time_issues(topology: Topology) -> Iterator[Issue]:
+    """Every mistake of the job's `time:` blocks and of the operators that depend on them."""
+    for i, spec in enumerate(topology.job.sources):
+        yield from _source(spec.operator_id, spec.time, f"sources[{i}].time")
+    for i, operator in enumerate(topology.job.operators):
+        if operator.kind in ("window", "join"):
+            yield from _agreement(topology, operator.id, f"operators[{i}]")
+        if operator.kind == "window":
+            yield from _window(topology, operator.id, operator.config, f"operators[{i}].config")
+
+
+def _source(name: str, time: TimeSpec, path: str) -> Iterator[Issue]:
+    if time.mode == "processing_time":
+        if time.watermark is not None:
+            text = f"source '{name}' has processing time, which has no watermark; remove"
+            yield Issue(f"{path}.watermark", f"{text} `watermark` or set `mode: event_time`")
+        return
+    if not time.timestamp_field:
+        text = f"source '{name}' has event time and needs `timestamp_field`, the column that"
+        yield Issue(f"{path}.timestamp_field", f"{text} holds it (int64 in ms, or a timestamp)")
+    if time.watermark is None:
+        text = f"source '{name}' has event time and needs `watermark`, for example"
+        advice = "`watermark: {out_of_orderness_ms: 1000, idle_timeout_ms: 30000}`"
+        yield Issue(f"{path}.watermark", f"{text} {advice}")
+        return
+    bound = time.watermark.out_of_orderness_ms
+    if time.watermark.strategy == "monotonous" and bound > 0:
+        text = f"`out_of_orderness_ms: {bound}` has no effect with `strategy: monotonous`"
+        advice = "remove it, or choose `bounded_out_of_orderness`"
+        yield Issue(f"{path}.watermark.out_of_orderness_ms", f"{text}; {advice}", warning=True)
+
+
+def _feeding(topology: Topology, operator: str) -> list[str]:
+    """Sources whose rows a window or join judges first."""
+    return [name for name in topology.sources if operator in topology.judges(name)]
+
+
+def _agreement(topology: Topology, operator: str, path: str) -> Iterator[Issue]:
+    """Sources that feed one window or join agree on what late means (W6)."""
+    sources = _feeding(topology, operator)
+    for name in sources[1:]:
+        first, other = topology.sources[sources[0]].time, topology.sources[name].time
+        told = [
+            f"{key} ({one} and {two})"
+            for (key, one), two in zip(
+                _meaning(first).items(), _meaning(other).values(), strict=True
+            )
+            if one != two
+        ]
+        if told:
+            text = f"sources '{sources[0]}' and '{name}' both feed '{operator}' and must agree on"
+            yield Issue(path, f"{text} {', '.join(told)}; set the same values on both")
+
+
+def _meaning(time: TimeSpec) -> dict[str, Any]:
+    watermark = time.watermark
+    return {
+        "mode": time.mode,
+        "strategy": watermark.strategy if watermark else None,
+        "out_of_orderness_ms": watermark.out_of_orderness_ms if watermark else None,
+        "allowed_lateness_ms": time.allowed_lateness_ms,
+        "late_event_policy": time.late_event_policy,
+        "late_event_route": time.late_event_route,
+    }
+
+
+def _window(topology: Topology, name: str, config: dict[str, Any], path: str) -> Iterator[Issue]:
+    own = config.get("allowed_lateness_ms")
+    for source in _feeding(topology, name):
+        time = topology.sources[source].time
+        given = "allowed_lateness_ms" in time.model_fields_set
+        if own is not None and given and own != time.allowed_lateness_ms:
+            text = f"allowed_lateness_ms of window '{name}' is {own}, that of source '{source}'"
+            advice = "give it in one place, or the same value in both"
+            yield Issue(
+                f"{path}.allowed_lateness_ms", f"{text} {time.allowed_lateness_ms}; {advice}"
+            )
+        if config.get("trigger", "watermark") == "watermark" and time.mode != "event_time":
+            text = f"window '{name}' fires by watermark, and source '{source}' has none"
+            advice = "it would fire only at the end; set `trigger: processing_time`, or the "
+            yield Issue(
+                f"{path}.trigger", f"{text}: {advice}source's `mode: event_time`", warning=True
+            )
+    if config.get("timestamp_field") == "window_start" and _behind_window(topology, name):
+        text = f"window '{name}' behind a window takes `window_start` as its time, but a result"
+        advice = "is from `window_end - 1`: rows may be late; use `window_end`"
+        yield Issue(f"{path}.timestamp_field", f"{text} {advice}", warning=True)
+
+
+def _behind_window(topology: Topology, name: str) -> bool:
+    backwards = [(edge.to, edge.from_) for edge in topology.main]
+    above = topology.reach([name], backwards) - {name}
+    return any(topology.operators[other].kind == "window" for other in above)
+
+
+__all__ = ["time_issues"]
