@@ -1,0 +1,134 @@
+"""Configuration of output `file`. Light: nothing here opens a file or imports a format."""
+
+import re
+from typing import Final, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from arkflow_kernel.durations import parse_duration_ms
+from arkflow_kernel.limits import MIB
+from arkflow_ray.components.api import ComponentConfig
+
+FileFormat = Literal["json", "csv", "parquet", "arrow"]
+Compression = Literal["none", "gzip", "zstd", "snappy", "lz4", "brotli"]
+
+ROLL_BYTES_DEFAULT: Final = 128 * MIB
+"""Size at which object stores and query engines read well."""
+
+COMPRESSIONS: Final[dict[FileFormat, tuple[Compression, ...]]] = {
+    "json": ("none", "gzip", "zstd"),
+    "csv": ("none", "gzip", "zstd"),
+    "parquet": ("snappy", "none", "gzip", "zstd", "lz4", "brotli"),
+    "arrow": ("none", "lz4", "zstd"),
+}
+"""What each format takes; the first is its default."""
+
+_UNITS: Final = {
+    "": 1, "B": 1,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
+}  # fmt: skip
+_SIZE: Final = re.compile(r"\s*([0-9]+)\s*([A-Za-z]*)\s*")
+
+
+def parse_size(text: str) -> int:
+    """Bytes of a size such as `128MiB`, `1 GB` or `4096`. Raises ValueError for anything else."""
+    found = _SIZE.fullmatch(text)
+    unit = _UNITS.get(found[2].upper()) if found else None
+    if found is None or unit is None:
+        raise ValueError(
+            f"'{text}' is not a size; write a whole number and one of B, KB, MB, GB, TB, "
+            "KiB, MiB, GiB, TiB: `128MiB`"
+        )
+    return int(found[1]) * unit
+
+
+class RollConfig(ComponentConfig):
+    """When a part is closed and published: at whichever limit it reaches first.
+
+    `rows`: exactly so many rows a part. `bytes`: size of the part's file. `interval`: time since
+    the part's first row, whole milliseconds.
+    """
+
+    rows: int | None = Field(default=None, ge=1)
+    bytes: int | str = ROLL_BYTES_DEFAULT
+    interval: str = "60s"
+
+    @field_validator("bytes")
+    @classmethod
+    def _a_size(cls, value: int | str) -> int:
+        size = parse_size(value) if isinstance(value, str) else value
+        if size < 1:
+            raise ValueError("must be at least 1 byte, for example `128MiB`")
+        return size
+
+    @field_validator("interval")
+    @classmethod
+    def _a_duration(cls, value: str) -> str:
+        if parse_duration_ms(value) < 1:
+            raise ValueError("must be at least `1ms`, for example `60s`")
+        return value
+
+    @property
+    def bytes_max(self) -> int:
+        """`bytes` as a number."""
+        return int(self.bytes)
+
+    @property
+    def interval_ms(self) -> int:
+        """`interval` in milliseconds."""
+        return parse_duration_ms(self.interval)
+
+
+class FileOutputConfig(ComponentConfig):
+    """`path`: a folder, local or any fsspec URL. `compression`: see `COMPRESSIONS`."""
+
+    path: str = Field(min_length=1)
+    format: FileFormat
+    roll: RollConfig = Field(default_factory=RollConfig)
+    compression: Compression | None = None
+    exactly_once: bool = False
+
+    @field_validator("exactly_once")
+    @classmethod
+    def _later(cls, value: bool) -> bool:
+        if value:
+            raise ValueError(
+                "`exactly_once: true` of the `file` output is not in this release; leave it out "
+                "(rows are delivered at least once)"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _fits_the_format(self) -> "FileOutputConfig":
+        allowed = COMPRESSIONS[self.format]
+        if self.compression is not None and self.compression not in allowed:
+            raise ValueError(
+                f"format `{self.format}` has no compression `{self.compression}`; "
+                f"use one of {', '.join(sorted(allowed))}"
+            )
+        return self
+
+    @property
+    def codec_name(self) -> Compression:
+        """The compression in force."""
+        return self.compression or COMPRESSIONS[self.format][0]
+
+    @property
+    def extension(self) -> str:
+        """Ending of a part's name, with its dot."""
+        ending = ".jsonl" if self.format == "json" else f".{self.format}"
+        if self.format in ("json", "csv"):
+            ending += {"gzip": ".gz", "zstd": ".zst"}.get(self.codec_name, "")
+        return ending
+
+
+__all__ = [
+    "COMPRESSIONS",
+    "ROLL_BYTES_DEFAULT",
+    "Compression",
+    "FileFormat",
+    "FileOutputConfig",
+    "RollConfig",
+    "parse_size",
+]

@@ -1,0 +1,59 @@
+"""Operating-system trouble of the `file` output made `SinkError`: what, where, what to do."""
+
+import errno
+import os
+import re
+
+from arkflow_kernel.errors import SinkError
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])[^=&]*=[^&]*")
+
+
+def shown(path: str) -> str:
+    """The path without user, password and query values, for messages."""
+    return _CREDENTIALS.sub("***", path)
+
+
+def os_failure(operator: str, folder: str, doing: str, error: OSError) -> SinkError:
+    """A `SinkError` for a failed system call on a local folder."""
+    reason = error.strerror or str(error)
+    return SinkError(
+        f"output '{operator}': cannot {doing} in '{shown(folder)}': {reason}; "
+        f"{_advice(folder, error)}"
+    )
+
+
+def remote_failure(operator: str, url: str, doing: str, error: Exception) -> SinkError:
+    """A `SinkError` for a failed call of a remote file system; its text may hold the URL."""
+    told = str(error).replace(url, shown(url)) or type(error).__name__
+    return SinkError(
+        f"output '{operator}': cannot {doing} in '{shown(url)}': {type(error).__name__}: {told}; "
+        "check the address, the credentials and that the store answers"
+    )
+
+
+def _advice(folder: str, error: OSError) -> str:
+    code = error.errno
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        return f"{_free(folder)}; free space, or set another `path`"
+    if code in (errno.EACCES, errno.EPERM):
+        return f"let user id {os.geteuid()} write there, or set another `path`"
+    if code == errno.EROFS:
+        return "the file system is read-only; set another `path`"
+    if code in (errno.ENOTDIR, errno.EEXIST):
+        return "`path` must name a folder, but a file stands there; set another `path` or move it"
+    if code == errno.ENOENT:
+        return "the folder is gone; do not delete or move it while the job runs, then start again"
+    return "check the disk, or set another `path`"
+
+
+def _free(folder: str) -> str:
+    try:
+        facts = os.statvfs(folder)
+    except OSError:
+        return "free space unknown"
+    free, size = facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize
+    return f"{free / 2**20:.1f} MiB of {size / 2**20:.1f} MiB are free"
+
+
+__all__ = ["os_failure", "remote_failure", "shown"]

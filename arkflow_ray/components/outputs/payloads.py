@@ -1,0 +1,83 @@
+"""Payload columns made bytes, and batches cut into bounded pieces, for outputs that write lines.
+
+Not an encoder: rows become JSON in `codecs/json_encode.py`. Nothing here runs Python per row.
+"""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pyarrow as pa
+
+from arkflow_kernel.limits import MIB, SLICE_ROWS_MAX
+
+PIECE_BYTES_MAX = MIB
+"""Arrow bytes of one piece: what is encoded, and held as text, at a time."""
+
+
+def pieces(batch: pa.RecordBatch, bytes_max: int = PIECE_BYTES_MAX) -> Iterator[pa.RecordBatch]:
+    """The batch in order, in slices of at most `bytes_max` Arrow bytes and `SLICE_ROWS_MAX` rows.
+
+    A single row above `bytes_max` is a piece of its own. A batch without rows has no piece.
+    """
+    rows = batch.num_rows
+    if rows == 0:
+        return
+    if rows == 1 or (rows <= SLICE_ROWS_MAX and batch.nbytes <= bytes_max):
+        yield batch
+        return
+    half = rows // 2
+    yield from pieces(batch.slice(0, half), bytes_max)
+    yield from pieces(batch.slice(half), bytes_max)
+
+
+def is_payload(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds bytes or text (or only nulls) to write as they are."""
+    if pa.types.is_dictionary(kind):
+        return is_payload(kind.value_type)
+    tests = (
+        pa.types.is_null,
+        pa.types.is_binary,
+        pa.types.is_string,
+        pa.types.is_large_binary,
+        pa.types.is_large_string,
+        pa.types.is_binary_view,
+        pa.types.is_string_view,
+        pa.types.is_fixed_size_binary,
+    )
+    return any(test(kind) for test in tests)
+
+
+def payloads(values: "pa.Array[Any]") -> pa.BinaryArray:
+    """The payloads of a piece without its nulls.
+
+    `values` is a column for which `is_payload` holds and that fits 2 GiB (`pieces` sees to that).
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    return cast("pa.BinaryArray", values.cast(pa.binary()).drop_null())
+
+
+def joined(values: pa.BinaryArray, *, newline: bool) -> pa.Buffer:
+    """All payloads in one buffer, each followed by a newline if `newline`. Nulls are skipped.
+
+    Line breaks inside a payload stay as they are.
+    """
+    import pyarrow.compute as pc
+
+    plain: Any = values.drop_null()
+    if newline:
+        plain = pc.binary_join_element_wise(plain, b"", b"\n")
+    return _contents(plain)
+
+
+def _contents(values: "pa.Array[Any]") -> pa.Buffer:
+    """The bytes between the first and the last offset of a plain binary array, not copied."""
+    _, offsets, data = values.buffers()
+    if len(values) == 0 or offsets is None or data is None:
+        return pa.py_buffer(b"")
+    ends = memoryview(offsets).cast("i")
+    start, stop = ends[values.offset], ends[values.offset + len(values)]
+    return data.slice(start, stop - start)
+
+
+__all__ = ["PIECE_BYTES_MAX", "is_payload", "joined", "payloads", "pieces"]

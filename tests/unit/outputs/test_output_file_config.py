@@ -1,0 +1,73 @@
+"""Configuration of output `file`: defaults, sizes, durations, and what is refused with advice."""
+
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from arkflow_kernel.errors import ConfigError
+from arkflow_ray.components.api import BuildContext
+from arkflow_ray.components.outputs.file import build
+from arkflow_ray.components.outputs.file_config import FileOutputConfig, parse_size
+
+
+def config(**fields: object) -> FileOutputConfig:
+    return FileOutputConfig.model_validate({"path": "out", "format": "json", **fields})
+
+
+def test_defaults_are_128_mib_and_a_minute():
+    roll = config().roll
+    assert (roll.rows, roll.bytes_max, roll.interval_ms) == (None, 128 * 2**20, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("128MiB", 2**27), ("1 GB", 10**9), ("4096", 4096), ("2kb", 2000), ("1TiB", 2**40)],
+)
+def test_sizes_are_whole_numbers_with_a_unit(text, size):
+    assert parse_size(text) == size
+    assert config(roll={"bytes": text}).roll.bytes_max == size
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"roll": {"bytes": "128 apples"}}, "'128 apples' is not a size"),
+        ({"roll": {"bytes": "1.5MiB"}}, "whole number"),
+        ({"roll": {"bytes": "0MiB"}}, "at least 1 byte"),
+        ({"roll": {"bytes": -5}}, "at least 1 byte"),
+        ({"roll": {"rows": 0}}, "greater than or equal to 1"),
+        ({"roll": {"interval": "60"}}, "is not a duration"),
+        ({"roll": {"interval": "10us"}}, "at least `1ms`"),
+        ({"roll": {"size": 1}}, "Extra inputs"),
+        ({"format": "avro"}, "'json', 'csv', 'parquet' or 'arrow'"),
+        ({"compression": "snappy"}, "format `json` has no compression `snappy`; use one of gzip"),
+        ({"format": "arrow", "compression": "gzip"}, "lz4, none, zstd"),
+        ({"exactly_once": True}, "not in this release"),
+        ({"path": ""}, "at least 1 character"),
+    ],
+)
+def test_a_mistake_is_refused_with_what_to_do(fields, told):
+    with pytest.raises(ValidationError) as refused:
+        config(**fields)
+    assert told in str(refused.value)
+
+
+def test_a_url_without_a_client_is_refused_when_the_sink_is_built():
+    with pytest.raises(ConfigError, match="cannot write to `nosuch://`"):
+        build(config(path="nosuch://bucket/x"), BuildContext(operator="s"))
+
+
+def test_validating_imports_no_format_and_no_store():
+    import subprocess
+
+    code = (
+        "import sys; from arkflow_ray.components.outputs.file_config import FileOutputConfig as F;"
+        "F.model_validate({'path': 's3://b/x', 'format': 'parquet', 'roll': {'bytes': '1MiB'}});"
+        "print(sorted({'pyarrow.parquet','pyarrow.csv','pyarrow.compute','fsspec'}"
+        " & set(sys.modules)))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert told == "[]\n"

@@ -1,0 +1,150 @@
+"""Output `file` on fsspec stores: one upload a part, exclusive, and no local file left."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+
+from arkflow_kernel.errors import SinkError
+from arkflow_ray.components.outputs import part_store
+
+ROWS = pa.record_batch({"n": [1, 2]})
+
+
+@pytest.fixture
+def store(monkeypatch, tmp_path):
+    """An empty memory store, and a private folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    Path(tmp_path, "tmp").mkdir()
+    memory = fsspec.filesystem("memory")
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]
+    yield memory
+    memory.store.clear()
+    memory.pseudo_dirs[:] = [""]
+    assert os.listdir(tmp_path / "tmp") == []
+
+
+def contents(store) -> list[list[int]]:
+    return [
+        [json.loads(line)["n"] for line in store.cat_file(path).splitlines()]
+        for path in sorted(store.find("/bucket"))
+    ]
+
+
+def test_a_part_is_uploaded_when_it_rolls_and_then_confirmed(store, open_sink):
+    sink = open_sink("memory://bucket/out")
+    assert sink.write(1, ROWS, 0).confirmed_upto == 0
+    assert store.find("/bucket") == []
+    assert sink.flush(0).confirmed_upto == 1
+    assert contents(store) == [[1, 2]]
+
+
+def test_two_writers_of_a_store_never_overwrite_each_other(store, open_sink):
+    sinks = [open_sink("memory://bucket/out") for _ in range(2)]
+    for sink in sinks:
+        sink.write(1, ROWS, 0)
+        sink.flush(0)
+    assert contents(store) == [[1, 2], [1, 2]]
+
+
+def test_a_name_that_another_takes_at_the_last_moment_is_left_to_it(store, open_sink, monkeypatch):
+    sink = open_sink("memory://bucket/out")
+    sink.write(1, ROWS, 0)
+    theirs = "/bucket/out/part-0000000001-0000000000-0000000000-0000000001.jsonl"
+    store.pipe_file(theirs, b'{"n":9}\n')
+    looks = iter([False])  # the check comes too early; creation itself must refuse
+    exists = type(store).exists
+
+    def exists_but_first_not(fs: object, path: str, **given: object) -> bool:
+        return next(looks, True) and exists(fs, path, **given)
+
+    monkeypatch.setattr(type(store), "exists", exists_but_first_not)
+    sink.flush(0)
+    assert contents(store) == [[9], [1, 2]]
+
+
+def test_numbers_go_on_in_a_store_that_holds_parts(store, open_sink):
+    for _ in range(2):
+        sink = open_sink("memory://bucket/out")
+        sink.write(1, ROWS, 0)
+        sink.flush(0)
+        sink.close()
+    assert [path[-16:] for path in sorted(store.find("/bucket"))] == [
+        "0000000001.jsonl",
+        "0000000002.jsonl",
+    ]
+
+
+def test_closing_without_flush_uploads_nothing(store, open_sink):
+    sink = open_sink("memory://bucket/out")
+    sink.write(1, ROWS, 0)
+    sink.close()
+    assert store.find("/bucket") == []
+
+
+def test_a_store_that_refuses_is_a_sink_error_without_the_credentials(
+    store, open_sink, monkeypatch
+):
+    sink = open_sink("memory://user:hunter2@bucket/out")
+    sink.write(1, ROWS, 0)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("503 slow down")
+
+    monkeypatch.setattr(type(store), "pipe_file", refuse)
+    with pytest.raises(SinkError, match="cannot upload a part") as failed:
+        sink.flush(0)
+    assert "hunter2" not in str(failed.value)
+    assert "503 slow down" in str(failed.value)
+
+
+def test_a_store_that_cannot_be_listed_fails_at_opening(store, open_sink, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(type(store), "ls", refuse)
+    with pytest.raises(SinkError, match=r"cannot open the folder in .*no route to host; check"):
+        open_sink("memory://bucket/out")
+
+
+class _Ftp(LocalFileSystem):
+    """Stands for a store whose upload a reader can see half done."""
+
+    protocol = "halfway"
+
+
+def test_where_an_upload_is_not_atomic_a_part_is_moved_into_place(tmp_path, monkeypatch):
+    moves: list[tuple[str, str]] = []
+
+    class Watched(_Ftp):
+        def mv(self, source: str, target: str, **given: object) -> None:
+            moves.append((source, target))
+            super().mv(source, target, **given)
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", lambda url: (Watched(), url.split("://")[1]))
+    folder = part_store.RemoteFolder("sink", f"halfway://{tmp_path}/out", "part-1", ".jsonl")
+    folder.open()
+    stream = folder.begin()
+    stream.write(b'{"n":1}\n')
+    assert folder.publish(stream) == "part-1-0000000001.jsonl"
+    assert os.listdir(tmp_path / "out") == ["part-1-0000000001.jsonl"]
+    ((source, target),) = moves
+    assert Path(source).name.startswith(".part-1-0000000001.jsonl-")
+    assert Path(target).read_bytes() == b'{"n":1}\n'
+
+
+@pytest.mark.parametrize(("knows", "given"), [(True, {"mode": "create"}), (False, {})])
+def test_exclusive_creation_is_asked_of_clients_that_know_it(knows, given):
+    class Knows:
+        def put_file(self, local: str, remote: str, mode: str = "overwrite") -> None: ...
+
+    class Knowsnot:
+        def put_file(self, local: str, remote: str) -> None: ...
+
+    assert part_store._exclusive(Knows() if knows else Knowsnot()) == given
