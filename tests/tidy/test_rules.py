@@ -1,0 +1,72 @@
+"""The rules of kernel/specs and docs/runtime.md: each stands once, none vanishes."""
+
+import pathlib
+import re
+from collections import defaultdict
+
+import pytest
+
+FAMILIES = {
+    "unified-execution-kernel": {"F": 6, "C": 8, "G": 6, "T": 7, "R": 4},
+    "async-checkpoint-barriers": {"B": 8},
+    "checkpoint-recovery": {"M": 8, "X": 6},
+    "keyed-state-backend": {"S": 11},
+    "stream-backpressure": {"E": 8},
+    "columnar-window-operators": {"N": 7, "J": 4},
+    "event-time": {"W": 13},
+    "runtime": {"P": 9, "H": 10, "D": 7, "K": 8},
+}
+"""Per file and family the highest number. Numbers begin at 1, or at 0 for F and B."""
+
+DEFINITION = re.compile(r"^- ([A-Z]\d+[a-z]?) ", re.MULTILINE)
+MENTION = re.compile(r"(?<![\w./-])([A-Z]\d+[a-z]?)(?![\w.])")
+
+
+def _expected() -> dict[str, set[str]]:
+    zero = {"F", "B"}
+    expected = {
+        file: {
+            f"{family}{number}"
+            for family, last in families.items()
+            for number in range(0 if family in zero else 1, last + 1)
+        }
+        for file, families in FAMILIES.items()
+    }
+    expected["unified-execution-kernel"] |= {"T1b", "T1c"}
+    expected["runtime"] |= {"H8a"}
+    return expected
+
+
+@pytest.fixture(scope="module")
+def rule_files(repository: pathlib.Path) -> dict[str, str]:
+    """Text of every file that may define rules, by its stem."""
+    paths = [*sorted((repository / "kernel/specs").glob("*.md")), repository / "docs/runtime.md"]
+    return {path.stem: path.read_text(encoding="utf-8") for path in paths}
+
+
+def test_every_rule_id_stands_in_exactly_one_file_and_once(rule_files: dict[str, str]) -> None:
+    places = defaultdict(list)
+    for file, text in rule_files.items():
+        for rule in DEFINITION.findall(text):
+            places[rule].append(file)
+    assert {rule: files for rule, files in places.items() if len(files) > 1} == {}
+
+
+def test_no_rule_vanishes_and_each_stands_in_the_file_of_its_capability(
+    rule_files: dict[str, str],
+) -> None:
+    """A new rule raises its family's number above; a withdrawn one keeps its line and says so."""
+    found = {file: set(DEFINITION.findall(text)) for file, text in rule_files.items()}
+    assert {file: rules for file, rules in found.items() if rules} == _expected()
+
+
+def test_every_rule_that_a_rule_names_exists(rule_files: dict[str, str]) -> None:
+    known = set().union(*_expected().values())
+    families = {rule[0] for rule in known}
+    unknown = [
+        f"{file}: {name}"
+        for file, text in rule_files.items()
+        for name in MENTION.findall(text)
+        if name[0] in families and name not in known
+    ]
+    assert unknown == []
