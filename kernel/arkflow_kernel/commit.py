@@ -103,6 +103,7 @@ class CommitFrontier:
 class _Entry:
     ranges: dict[SplitId, tuple[Sequence, Sequence]]
     marks: tuple[Sequence, ...]
+    rows: int
 
 
 class SettlementQueue:
@@ -116,18 +117,27 @@ class SettlementQueue:
         self._entries_max = entries_max
         self._entries: deque[_Entry] = deque()
         self._confirmed: list[Sequence] = [Sequence(0)] * outputs
+        self._settled_rows = 0
+
+    @property
+    def settled_rows(self) -> int:
+        """Rows of all batches settled so far."""
+        return self._settled_rows
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, split: SplitId, sequence: Sequence, marks: tuple[Sequence, ...]) -> None:
-        """A batch is processed; it is settled once every output has confirmed up to its mark."""
+    def add(
+        self, split: SplitId, sequence: Sequence, marks: tuple[Sequence, ...], *, rows: int = 0
+    ) -> None:
+        """A batch of `rows` is processed; it is settled once every output confirmed its mark."""
         assert len(marks) == len(self._confirmed)
         last = self._entries[-1] if self._entries else None
         if last is not None and last.marks == marks:
             _extend(last.ranges, split, sequence, sequence)
+            last.rows += rows
             return
-        self._entries.append(_Entry({split: (sequence, sequence)}, marks))
+        self._entries.append(_Entry({split: (sequence, sequence)}, marks, rows))
         if len(self._entries) > self._entries_max:
             self._merge_pairs()
 
@@ -139,8 +149,9 @@ class SettlementQueue:
         """Take the settled batches off the head."""
         settled: list[SettledRange] = []
         while self._entries and self._is_settled(self._entries[0]):
-            ranges = self._entries.popleft().ranges
-            settled += [SettledRange(split, a, b) for split, (a, b) in ranges.items()]
+            entry = self._entries.popleft()
+            settled += [SettledRange(split, a, b) for split, (a, b) in entry.ranges.items()]
+            self._settled_rows += entry.rows
         return settled
 
     def validate(self) -> None:
@@ -160,7 +171,7 @@ class SettlementQueue:
             first, second = entries[i], entries[i + 1]
             for split, (low, high) in second.ranges.items():
                 _extend(first.ranges, split, low, high)
-            merged.append(_Entry(first.ranges, second.marks))
+            merged.append(_Entry(first.ranges, second.marks, first.rows + second.rows))
         if len(entries) % 2:
             merged.append(entries[-1])
         self._entries = merged

@@ -9,8 +9,8 @@ Rules
 - Sources start last: a chain reads after its first control state, which is sent when all chains
   are ready (D1).
 - The first failure decides the job's error; the other chains are cancelled.
-- The job ends when every chain is closed. A chain that does not end within `teardown_timeout_ms`
-  of a cancel is killed (D4).
+- The job ends when every chain is closed. A chain that is not closed within `teardown_timeout_ms`
+  of a cancel, or of its own end, is killed (D4).
 - Chains hear one level-triggered state, repeated with every report (B2): a lost message heals.
 """
 
@@ -21,7 +21,7 @@ from typing import Any
 from arkflow_kernel.errors import ArkflowError, ProtocolError
 from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, RequestToken, WallMs
 from arkflow_kernel.limits import STORY_ENTRIES_MAX, TEARDOWN_TIMEOUT_MS
-from arkflow_kernel.metrics import ChainStatistics
+from arkflow_kernel.metrics import ChainStatistics, ChainUsage
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import (
@@ -46,6 +46,7 @@ from arkflow_kernel.protocol import (
     SendControl,
     StopRequested,
     Tick,
+    deadline,
 )
 
 
@@ -65,7 +66,9 @@ class _Chain:
     outcome: ChainOutcome | None = None
     closing: RequestToken | None = None
     closed: bool = False
+    kill_at_ms: MonotonicMs | None = None
     statistics: ChainStatistics | None = None
+    usage: ChainUsage | None = None
 
 
 _NEVER = Moment(MonotonicMs(0), WallMs(0))
@@ -110,7 +113,6 @@ class JobCoordinator:
         self._chains = {plan.chain: _Chain() for plan in graph.chains}
         self._deploy_tokens: dict[RequestToken, ChainId] = {}
         self._job = _Job()
-        self._kill_at_ms: MonotonicMs | None = None
         self._next_token = 1
         self._commands: list[CoordinatorCommand] = []
         self._transitions: list[Transition] = []
@@ -138,7 +140,7 @@ class JobCoordinator:
 
     def next_deadline_ms(self) -> MonotonicMs | None:
         """When a `Tick` is due though nothing else happens."""
-        return self._kill_at_ms
+        return deadline(*(chain.kill_at_ms for chain in self._chains.values()))
 
     @property
     def ended(self) -> bool:
@@ -155,7 +157,8 @@ class JobCoordinator:
         known = {c: s.statistics for c, s in self._chains.items() if s.statistics is not None}
         ready = sum(chain.ready for chain in self._chains.values())
         job = self._job
-        return JobStatus(job.state, job.cause, job.since, known, ready, job.error)
+        usage = {c: s.usage for c, s in self._chains.items() if s.usage is not None}
+        return JobStatus(job.state, job.cause, job.since, known, usage, ready, job.error)
 
     def validate(self) -> None:
         """Assert the invariants; called after every event in tests."""
@@ -179,6 +182,8 @@ class JobCoordinator:
     def _on_chain_ready(self, event: ChainReady) -> None:
         chain = self._deploy_tokens.pop(event.token, None)
         self._require(chain == event.chain, f"unasked answer {event}")
+        if self._chains[event.chain].outcome is not None:
+            return  # it died before its answer arrived
         self._chains[event.chain].ready = True
         if self._control.desired is Desired.CANCEL:
             self._commands.append(SendControl(event.chain, self._control))
@@ -190,14 +195,17 @@ class JobCoordinator:
 
     def _on_chain_report(self, event: ChainReport) -> None:
         chain = self._chains[event.chain]
-        chain.statistics = event.statistics
+        chain.statistics, chain.usage = event.statistics, event.usage
         if chain.outcome is None and self._started():
             self._commands.append(SendControl(event.chain, self._control))
 
     def _on_chain_ended(self, event: ChainEnded) -> None:
         chain = self._chains[event.chain]
-        if chain.outcome is None:
-            chain.outcome = event.outcome
+        if chain.outcome is not None:
+            return  # its process went after it had reported its end, or after it was killed
+        chain.outcome = event.outcome
+        if chain.closing is None:
+            self._kill_by(chain, event.at)
             self._close(event.chain, kill=False)
         if event.outcome.kind is OutcomeKind.FAILED and self._job.error is None:
             self._job.error = event.outcome.error
@@ -207,7 +215,7 @@ class JobCoordinator:
         chain = self._chains[event.chain]
         if chain.closing != event.token:
             return  # the answer to a close that a kill has overtaken
-        chain.closed = True
+        chain.closed, chain.kill_at_ms = True, None
         if chain.outcome is None:
             chain.outcome = ChainOutcome(OutcomeKind.CANCELLED)
 
@@ -223,11 +231,9 @@ class JobCoordinator:
         self._cancel(event.at)
 
     def _on_tick(self, event: Tick) -> None:
-        if self._kill_at_ms is None or event.at.now_ms < self._kill_at_ms:
-            return
-        self._kill_at_ms = None
         for name, chain in self._chains.items():
-            if not chain.closed:
+            if chain.kill_at_ms is not None and event.at.now_ms >= chain.kill_at_ms:
+                chain.kill_at_ms = None
                 self._close(name, kill=True)
 
     # --- small things --------------------------------------------------------------------------
@@ -241,8 +247,14 @@ class JobCoordinator:
         if self._control.desired is Desired.CANCEL:
             return
         self._want(Desired.CANCEL)
-        self._kill_at_ms = MonotonicMs(at.now_ms + self._teardown_timeout_ms)
+        for chain in self._chains.values():
+            self._kill_by(chain, at)
         self._send_all()
+
+    def _kill_by(self, chain: _Chain, at: Moment) -> None:
+        """It must be closed within the teardown time-out (D4), counted from the first reason."""
+        if not chain.closed and chain.closing is None and chain.kill_at_ms is None:
+            chain.kill_at_ms = MonotonicMs(at.now_ms + self._teardown_timeout_ms)
 
     def _want(self, desired: Desired) -> None:
         self._control = self._control.merged(ControlState(self._generation, desired))
@@ -265,7 +277,6 @@ class JobCoordinator:
         if self._job.error is not None:
             worst = OutcomeKind.FAILED
         cause = str(self._job.error) if self._job.error else f"every chain {worst.value}"
-        self._kill_at_ms = None
         self._go(_END_STATE[worst], cause, at)
         self._commands.append(EndJob(JobOutcome(worst, self._job.error)))
 

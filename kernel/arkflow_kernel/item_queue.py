@@ -24,11 +24,12 @@ class BatchRef:
 
 @dataclass(slots=True)
 class Item:
-    """A submitted item. `batch` is None for `Finish`."""
+    """A submitted item. `batch` is None for `Finish`; `taken` batches of its slice have left."""
 
     token: RequestToken
     batch: BatchRef | None
     slice: LaneSlice | None = None
+    taken: int = 0
     more: bool = False
     answered: bool = False
 
@@ -70,7 +71,7 @@ class ItemQueue:
         """The head's slice left. Returns the token to ask the next slice with, or None."""
         item = self._items[0]
         assert item.slice is not None
-        item.slice = None
+        item.slice, item.taken = None, 0
         return item.token if item.more else None
 
     def pop_done(self) -> Item | None:

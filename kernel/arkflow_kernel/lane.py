@@ -114,6 +114,7 @@ class ChainLane:
             with self._timed(index, NOWHERE, work):
                 result = _guarded(self._plan.operators[index].operator, operator.finish)
             work.counted(index, 0, result)
+            work.error(result.bad)
             for batch in result.batches:
                 self._finish_batch(batch, index + 1, work)
 
@@ -249,8 +250,9 @@ class LaneSchedule:
     """The order in which a driver works off requests to a lane (T1c).
 
     One worker: the next item starts after the last slice of the one before. Several: items start
-    in order and overlap (T2). `put` takes `Submit` and `NextSlice`; `next` gives what may start
-    now; the driver tells with `answered` whether an item has more slices.
+    in order and overlap (T2), but `Finish` starts when no item is at work any more: an operator
+    is finished once, after its last batch. `put` takes `Submit` and `NextSlice`; `next` gives what
+    may start now; the driver tells with `answered` whether an item has more slices.
     """
 
     def __init__(self, workers: int) -> None:
@@ -274,11 +276,16 @@ class LaneSchedule:
         request: Submit | NextSlice | None = None
         if self._slices:
             request = self._slices.popleft()
-        elif self._submits and (self._workers > 1 or not self._partial):
+        elif self._submits and self._may_start(self._submits[0]):
             request = self._submits.popleft()
         if request is not None:
             self._running += 1
         return request
+
+    def _may_start(self, submit: Submit) -> bool:
+        if isinstance(submit.item, FinishItem):
+            return self._running == 0 and not self._partial
+        return self._workers > 1 or not self._partial
 
     def answered(self, token: RequestToken, *, more: bool) -> None:
         """A request that `next` gave was worked off."""
@@ -290,7 +297,11 @@ class LaneSchedule:
 
 
 def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into pieces that fit a slice, by rows and by average row size; no copy."""
+    """Cut a batch into pieces that fit a slice, by rows and bytes; no copy.
+
+    A piece is above `SLICE_BYTES_MAX` only if it is one row, or if its bytes do not come from its
+    rows (a shared dictionary) and cutting would not help.
+    """
     rows = SLICE_ROWS_MAX
     if batch.nbytes > SLICE_BYTES_MAX:
         rows = max(1, min(rows, batch.num_rows * SLICE_BYTES_MAX // batch.nbytes))
@@ -298,7 +309,21 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
         return
     for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
+        yield from _halves(batch.slice(start, rows))
+
+
+def _halves(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Rows differ in size: what the average row size left too large is halved."""
+    size, rows = piece.nbytes, piece.num_rows
+    if size <= SLICE_BYTES_MAX or rows == 1:
+        yield piece
+        return
+    first, second = piece.slice(0, rows // 2), piece.slice(rows // 2)
+    if first.nbytes + second.nbytes > size * 3 // 2:
+        yield piece
+        return
+    yield from _halves(first)
+    yield from _halves(second)
 
 
 def _failed(batch: pa.RecordBatch, error: ProcessingError, origin: Origin) -> pa.RecordBatch:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from arkflow_kernel.ids import ChainId, OperatorId
+from arkflow_kernel.ids import ChainId, OperatorId, OutputId
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,10 @@ class OperatorCounts:
 
 @dataclass(frozen=True, slots=True)
 class ChainStatistics:
-    """Snapshot of one chain's counters. Times are wall milliseconds spent in a state."""
+    """Snapshot of one chain's counters. Times are wall milliseconds spent in a state.
+
+    `rows_to`: rows handed to each output, in the order of the plan; `rows_out` is their sum.
+    """
 
     chain: ChainId
     batches_in: int = 0
@@ -60,6 +63,15 @@ class ChainStatistics:
     confirmed_writes: int = 0
     stale_controls: int = 0
     operators: tuple[OperatorCounts, ...] = field(default_factory=tuple)
+    rows_to: tuple[tuple[OutputId, int], ...] = ()
 
 
-__all__ = ["ChainStatistics", "OperatorCounts"]
+@dataclass(frozen=True, slots=True)
+class ChainUsage:
+    """What a chain's process used: CPU since its first request, peak resident memory."""
+
+    cpu_ms: int = 0
+    rss_peak_bytes: int = 0
+
+
+__all__ = ["ChainStatistics", "ChainUsage", "OperatorCounts"]

@@ -27,7 +27,7 @@ from arkflow_kernel.ids import (
     RequestToken,
     Sequence,
 )
-from arkflow_kernel.metrics import ChainStatistics, OperatorCounts
+from arkflow_kernel.metrics import ChainStatistics, ChainUsage, OperatorCounts
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Moment, ReadResult, SplitPosition, WriteReceipt
 
@@ -231,7 +231,8 @@ class ReadSource:
 class Submit:
     """Request to the lane: work off the item AFTER all items submitted before it (T1b).
 
-    A chain with several workers may start items early; it still starts them in order (T2).
+    A chain with several workers may start items early; it still starts them in order (T2), and
+    `Finish` AFTER all items before it are worked off.
     """
 
     item: LaneItem
@@ -321,6 +322,7 @@ class ChainReport(Event):
     chain: ChainId
     statistics: ChainStatistics
     frontier: tuple[SplitPosition, ...] = ()
+    usage: ChainUsage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +426,7 @@ class JobStatus:
     cause: str
     since: Moment
     chains: Mapping[ChainId, ChainStatistics] = field(default_factory=dict)
+    usage: Mapping[ChainId, ChainUsage] = field(default_factory=dict)
     ready: int = 0
     error: ArkflowError | None = None
 

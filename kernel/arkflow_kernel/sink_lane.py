@@ -30,6 +30,7 @@ class SinkLane:
         self._queue: deque[_Queued] = deque()
         self._outstanding: Write | RollSink | FlushSink | None = None
         self._given = Sequence(0)
+        self._written = Sequence(0)
         self._confirmed = Sequence(0)
         self._roll_at_ms: MonotonicMs | None = None
         self._flushing = False
@@ -72,9 +73,11 @@ class SinkLane:
             return None
         if self._queue:
             queued = self._queue.popleft()
+            self._written = queued.sequence
             self._outstanding = Write(token, self._output, queued.sequence, queued.batch)
-        elif self._flushing and self._confirmed < self._given:
-            self._outstanding = FlushSink(token, self._output)
+        elif self._flushing:
+            if self._confirmed < self._given:
+                self._outstanding = FlushSink(token, self._output)
         elif self._roll_at_ms is not None and now_ms >= self._roll_at_ms:
             self._outstanding = RollSink(token, self._output)
         return self._outstanding
@@ -83,10 +86,10 @@ class SinkLane:
         """The outstanding request was answered. `SinkError` if a flush confirmed too little."""
         request, self._outstanding = self._outstanding, None
         assert request is not None
-        if not self._confirmed <= receipt.confirmed_upto <= self._given:
+        if not self._confirmed <= receipt.confirmed_upto <= self._written:
             raise SinkError(
                 f"sink '{self._output}' confirmed write {receipt.confirmed_upto}, outside of "
-                f"{self._confirmed} to {self._given}: a fault of this output's code"
+                f"{self._confirmed} to {self._written}: a fault of this output's code"
             )
         self._confirmed = receipt.confirmed_upto
         self._roll_at_ms = receipt.roll_at_ms
@@ -97,13 +100,14 @@ class SinkLane:
             )
 
     def deadline_ms(self) -> MonotonicMs | None:
-        """When a roll is due."""
-        return None if self._outstanding is not None else self._roll_at_ms
+        """When a roll is due; a flush makes every later roll pointless."""
+        blocked = self._outstanding is not None or self._flushing
+        return None if blocked else self._roll_at_ms
 
     def validate(self) -> None:
         """Assert the bounds."""
         assert len(self._queue) <= WRITES_QUEUED_MAX
-        assert self._confirmed <= self._given
+        assert self._confirmed <= self._written <= self._given
 
 
 __all__ = ["SinkLane"]

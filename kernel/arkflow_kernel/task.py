@@ -14,15 +14,17 @@ flush) or STOPPING (asked to stop) → FLUSHING (sinks confirm) → COMMITTING (
 it) → ENDED. A failed request or a cancel leads to ENDED from anywhere.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+import pyarrow as pa
+
 from arkflow_kernel.bad_rows import bad_row_error
 from arkflow_kernel.commit import CommitFrontier, SettlementQueue
 from arkflow_kernel.errors import ArkflowError, ProtocolError, SinkError
-from arkflow_kernel.ids import Generation, MonotonicMs, RequestToken, SplitId
+from arkflow_kernel.ids import Generation, MonotonicMs, OutputId, RequestToken, SplitId
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
 from arkflow_kernel.limits import STORY_ENTRIES_MAX
 from arkflow_kernel.metrics import ChainStatistics, OperatorCounts
@@ -40,7 +42,6 @@ from arkflow_kernel.protocol import (
     EndChain,
     FinishItem,
     ItemDone,
-    LaneSlice,
     NextSlice,
     OutcomeKind,
     ReadSource,
@@ -104,7 +105,8 @@ class ChainTask:
         self._next_token = 1
         self._commands: list[ChainCommand] = []
         self._counts = {op.operator: OperatorCounts(op.operator) for op in plan.operators}
-        self._statistics: dict[str, int] = dict.fromkeys(_COUNTERS, 0)
+        self._statistics: Counter[str] = Counter()
+        self._rows_to = dict.fromkeys(self._sinks, 0)
         self._story: deque[tuple[str, Any, Phase]] = deque(maxlen=STORY_ENTRIES_MAX)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Control: self._on_control,
@@ -158,9 +160,11 @@ class ChainTask:
         return ChainStatistics(
             self._plan.chain,
             **self._statistics,
+            settled_rows=self._settlement.settled_rows,
             in_flight=len(self._items) + self._source.waiting,
             confirmed_writes=sum(int(s.confirmed_upto) for s in self._sinks.values()),
             operators=tuple(self._counts.values()),
+            rows_to=tuple(self._rows_to.items()),
         )
 
     def validate(self) -> None:
@@ -257,14 +261,20 @@ class ChainTask:
                 self._order(request)
 
     def _publish(self) -> bool:
-        """Hand the head item's slice to its outputs if all of them have room."""
+        """Hand the head item's slice to its outputs, batch by batch in order.
+
+        A slice may hold more batches for one output than that has room for; it leaves in parts.
+        True if more may move: the sinks got something, or the next item is at the head.
+        """
         head = self._items.head()
         if head is None or not head.answered:
             return False
         if head.slice is not None:
-            if not all(self._sinks[output].has_room for output, _ in head.slice.outputs):
-                return False
-            self._give(head.slice)
+            before = head.taken
+            while head.taken < len(head.slice.outputs):
+                if not self._give(*head.slice.outputs[head.taken]):
+                    return head.taken > before
+                head.taken += 1
             token = self._items.slice_taken()
             if token is not None:
                 self._order(NextSlice(token))
@@ -276,15 +286,20 @@ class ChainTask:
             self._processed(done.batch)
         return True
 
-    def _give(self, slice_: LaneSlice) -> None:
-        for output, batch in slice_.outputs:
-            self._sinks[output].give(batch)
-            self._count("batches_out", 1)
-            self._count("rows_out", batch.num_rows)
+    def _give(self, output: OutputId, batch: pa.RecordBatch) -> bool:
+        """Hand one batch to its output; False if that has no room now."""
+        sink = self._sinks[output]
+        if not sink.has_room:
+            return False
+        sink.give(batch)
+        self._count("batches_out", 1)
+        self._count("rows_out", batch.num_rows)
+        self._rows_to[output] += batch.num_rows
+        return True
 
     def _processed(self, batch: BatchRef) -> None:
         marks = tuple(sink.last_sequence for sink in self._sinks.values())
-        self._settlement.add(batch.split, batch.sequence, marks)
+        self._settlement.add(batch.split, batch.sequence, marks, rows=batch.rows)
 
     def _submit(self) -> None:
         while self._items.has_room:
@@ -292,7 +307,7 @@ class ChainTask:
             if taken is None:
                 return
             read, sequence = taken
-            if read.bad is not None and self._plan.error_output is None:
+            if read.bad is not None and read.bad.num_rows and self._plan.error_output is None:
                 self._end(OutcomeKind.FAILED, bad_row_error(read.bad, read.origin))
                 return
             token = RequestToken(self._next_token)
@@ -374,19 +389,6 @@ class ChainTask:
             f"{name} token={token} in {phase.value}" for name, token, phase in self._story
         )
         return ProtocolError(f"chain '{self._plan.chain}': {message}", story)
-
-
-_COUNTERS = (
-    "batches_in",
-    "rows_in",
-    "bytes_in",
-    "bad_rows",
-    "skipped_rows",
-    "batches_out",
-    "rows_out",
-    "errors",
-    "stale_controls",
-)
 
 
 __all__ = ["ChainTask", "Phase"]
