@@ -27,6 +27,7 @@ from arkflow_ray.components.outputs.part_formats import (
 )
 from arkflow_ray.components.outputs.part_stream import PartStream
 from arkflow_ray.components.outputs.payloads import payloads, pieces
+from arkflow_ray.components.paths import is_url
 
 _LOCAL = ("file://", "local://")
 
@@ -180,7 +181,7 @@ def _folder(config: FileOutputConfig, context: BuildContext) -> PartFolder:
     path = config.path
     for scheme in _LOCAL:
         path = path.removeprefix(scheme)
-    if "://" not in path:
+    if not is_url(path):
         return LocalFolder(context.operator, path, context.part_prefix, config.extension)
     from arkflow_ray.components.outputs.part_store import RemoteFolder, check_protocol
 

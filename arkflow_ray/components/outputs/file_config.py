@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from arkflow_kernel.durations import parse_duration_ms
 from arkflow_kernel.limits import MIB
 from arkflow_ray.components.api import ComponentConfig
+from arkflow_ray.components.paths import absolute_path
 
 FileFormat = Literal["json", "csv", "parquet", "arrow"]
 Compression = Literal["none", "gzip", "zstd", "snappy", "lz4", "brotli"]
@@ -81,13 +82,18 @@ class RollConfig(ComponentConfig):
 
 
 class FileOutputConfig(ComponentConfig):
-    """`path`: a folder, local or any fsspec URL. `compression`: see `COMPRESSIONS`."""
+    """`path`: a folder, local (made absolute, C8) or any fsspec URL. `compression`: see `COMPRESSIONS`."""
 
     path: str = Field(min_length=1)
     format: FileFormat
     roll: RollConfig = Field(default_factory=RollConfig)
     compression: Compression | None = None
     exactly_once: bool = False
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        return absolute_path(value)
 
     @field_validator("exactly_once")
     @classmethod

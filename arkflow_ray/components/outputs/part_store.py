@@ -7,6 +7,7 @@ a reader could see half done (SFTP, HDFS …) get an upload under a hidden name 
 import inspect
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -110,9 +111,11 @@ class RemoteFolder:
             {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
         )
         if "memory" in protocols:
-            self._fs.pipe_file(target, Path(local).read_bytes(), mode="create")
+            upload = self._fs.pipe_file
+            upload(target, Path(local).read_bytes(), **_exclusive(upload))
         elif protocols & _ATOMIC_PUT:
-            self._fs.put_file(local, target, **_exclusive(self._fs))
+            upload = getattr(self._fs, "_put_file", self._fs.put_file)
+            self._fs.put_file(local, target, **_exclusive(upload))
         else:
             folder, _, name = target.rpartition("/")
             hidden = f"{folder}/.{name}-{os.path.basename(local)}.tmp"
@@ -120,9 +123,8 @@ class RemoteFolder:
             self._fs.mv(hidden, target)
 
 
-def _exclusive(fs: Any) -> dict[str, str]:
+def _exclusive(upload: Callable[..., Any]) -> dict[str, str]:
     """`mode="create"`, where this client's upload knows it."""
-    upload = getattr(fs, "_put_file", fs.put_file)
     return {"mode": "create"} if "mode" in inspect.signature(upload).parameters else {}
 
 

@@ -8,9 +8,9 @@ import os
 
 import pyarrow as pa
 
-from arkflow_kernel.limits import MIB
+from arkflow_kernel.limits import KIB
 
-_GATHERED_MAX = MIB
+_GATHERED_MAX = 64 * KIB
 
 
 class PartStream:

@@ -53,6 +53,12 @@ def test_a_mistake_is_refused_with_what_to_do(fields, told):
     assert told in str(refused.value)
 
 
+def test_relative_paths_are_those_of_the_loading_process(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert config(path="out/x").path == str(tmp_path / "out/x")
+    assert config(path="s3://b/x").path == "s3://b/x"
+
+
 def test_a_url_without_a_client_is_refused_when_the_sink_is_built():
     with pytest.raises(ConfigError, match="cannot write to `nosuch://`"):
         build(config(path="nosuch://bucket/x"), BuildContext(operator="s"))

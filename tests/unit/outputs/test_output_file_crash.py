@@ -1,0 +1,132 @@
+"""Output `file` and death: what was confirmed is there, whole and once, whenever death comes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+WRITES = (3, 2, 4, 1, 5)
+
+
+class Died(BaseException):
+    """The process is gone: it makes no further system call."""
+
+
+class Mortal:
+    """Lets system calls pass until the last one, and none after it."""
+
+    CALLS = ("open", "write", "fsync", "link", "rename", "unlink")
+
+    def __init__(self, monkeypatch, calls_left: int):
+        self.left = calls_left
+        for name in self.CALLS:
+            monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
+
+    def _counted(self, real):
+        def call(*args, **given):
+            if self.left == 0:
+                raise Died
+            self.left -= 1
+            return real(*args, **given)
+
+        return call
+
+
+def batch(start: int, count: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": list(range(start, start + count))})
+
+
+def live(sink, confirmed: list[int], first: int = 1) -> None:
+    """Write everything from write `first` on; `confirmed` holds the last receipt."""
+    for sequence, count in enumerate(WRITES[first - 1 :], start=first):
+        receipt = sink.write(sequence, batch(sum(WRITES[: sequence - 1]), count), 0)
+        confirmed[0] = receipt.confirmed_upto
+    confirmed[0] = sink.flush(0).confirmed_upto
+
+
+@pytest.mark.parametrize("links", [True, False])
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_dying_before_any_system_call_loses_nothing_that_was_confirmed(
+    tmp_path, open_sink, rows, form, links
+):
+    for calls in range(1_000):
+        folder = tmp_path / str(calls)
+        confirmed = [0]
+        with pytest.MonkeyPatch.context() as patch:
+            if not links:
+                patch.setattr(os, "link", _no_links)
+            sink = open_sink(folder, format=form, roll={"rows": 4})
+            mortal = Mortal(patch, calls)
+            try:
+                live(sink, confirmed)
+            except Died:
+                pass
+            else:
+                break
+            assert mortal.left == 0
+        _whole_and_once(rows(folder), confirmed[0])
+        _replayed(open_sink(folder, format=form), folder, rows, confirmed[0])
+    assert calls > 25, "the loop must have died at many places"
+    assert confirmed == [len(WRITES)]
+
+
+def _no_links(*_: object) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+def _whole_and_once(found: list[dict], confirmed: int) -> None:
+    numbers = [row["n"] for row in found]
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) >= sum(WRITES[:confirmed])
+
+
+def _replayed(sink, folder: Path, rows, confirmed: int) -> None:
+    """The next attempt starts behind the confirmed writes: nothing is missing then."""
+    first = confirmed + 1
+    start = sum(WRITES[:confirmed])
+    for sequence, count in enumerate(WRITES[confirmed:], start=1):
+        sink.write(sequence, batch(start, count), 0)
+        start += count
+    assert sink.flush(0).confirmed_upto == len(WRITES) - first + 1
+    assert {row["n"] for row in rows(folder)} == set(range(sum(WRITES)))
+
+
+PROGRAM = """
+import sys
+import pyarrow as pa
+from arkflow_ray.components.api import BuildContext
+from arkflow_ray.components.outputs.file import build
+from arkflow_ray.components.outputs.file_config import FileOutputConfig
+
+config = {"path": sys.argv[1], "format": "json", "roll": {"rows": 70}}
+sink = build(FileOutputConfig.model_validate(config), BuildContext(operator="sink"))
+sink.open()
+for sequence in range(1, 1_000_000):
+    batch = pa.record_batch({"write": [sequence] * 50, "row": list(range(50))})
+    print(sink.write(sequence, batch, 0).confirmed_upto, flush=True)
+"""
+
+
+@pytest.mark.parametrize("receipts", [7, 40, 120])
+def test_kill_9_loses_nothing_that_was_confirmed(tmp_path, rows, receipts):
+    folder = tmp_path / "out"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(folder)],
+        stdout=subprocess.PIPE, text=True, env=environment,
+    ) as writer:  # fmt: skip
+        assert writer.stdout is not None
+        told = [int(writer.stdout.readline()) for _ in range(receipts)]
+        writer.send_signal(signal.SIGKILL)
+        told += [int(line) for line in writer.stdout if line.endswith("\n")]
+    assert writer.returncode == -signal.SIGKILL
+    confirmed = told[-1]
+    assert confirmed > 0
+    found = [(row["write"], row["row"]) for row in rows(folder)]
+    everything = [(write, row) for write in range(1, confirmed + 100) for row in range(50)]
+    assert found == everything[: len(found)]
+    assert len(found) >= confirmed * 50
