@@ -113,9 +113,9 @@ def _build(entry: ComponentEntry, config: ComponentConfig, context: BuildContext
         return _Part(error.issues or [Issue("", error.message)])
     except ArkflowError as error:
         return _Part([Issue("", error.message)])
-    except Exception as error:  # noqa: BLE001 - a factory runs foreign code: its failure is the component's
-        reason = f"{type(error).__name__}: {error}"
-        return _Part([Issue("", f"the {entry.kind.value} '{entry.name}' cannot be built: {reason}")])
+    except Exception as error:  # noqa: BLE001 - a factory runs foreign code
+        told = f"the {entry.kind.value} '{entry.name}' cannot be built"
+        return _Part([Issue("", f"{told}: {type(error).__name__}: {error}")])
 
 
 def _codec(plan: ComponentPlan, context: BuildContext, resolve: Resolve) -> _Part:
@@ -123,9 +123,10 @@ def _codec(plan: ComponentPlan, context: BuildContext, resolve: Resolve) -> _Par
         return _Part([])
     config = dict(plan.codec)
     name = config.pop("type", None)
+    if name is None:
+        return _Part([Issue("codec.type", "missing required key 'type'")])
     if not isinstance(name, str):
-        told = "missing required key 'type'" if name is None else "expected text"
-        return _Part([Issue("codec.type", told if name is None else f"{told}, got {describe(name)}")])
+        return _Part([Issue("codec.type", f"expected text, got {describe(name)}")])
     inner = ComponentPlan(name, config)
     part = _component(ComponentKind.CODEC, inner, replace(context, codec=None), resolve)
     return _Part([replace(i, path=join_paths("codec", i.path)) for i in part.issues], part.built)

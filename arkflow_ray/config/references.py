@@ -57,10 +57,6 @@ class Redactor:
             self._pattern = re.compile("|".join(_piece(value) for value in ordered))
         return self._pattern.sub(lambda match: self._values[match[0]], text)
 
-    def holds(self, text: str) -> bool:
-        """Whether `text` holds something that was learnt."""
-        return self.redact(text) != text
-
 
 def _piece(value: str) -> str:
     whole_word = len(value) < WORD_REDACTED_MIN
@@ -72,13 +68,21 @@ def _piece(value: str) -> str:
 class Resolution:
     """What became of a tree: the new one, the mistakes, and what is known of the references.
 
-    `references` maps the path of a text to the references in it.
+    `values` maps the path of a text to what its references gave: (value, reference) pairs.
     """
 
     root: Node
     issues: list[tuple[ConfigPath, str]] = field(default_factory=list)
-    references: dict[ConfigPath, tuple[str, ...]] = field(default_factory=dict)
-    redactor: Redactor = field(default_factory=Redactor)
+    values: dict[ConfigPath, list[tuple[str, str]]] = field(default_factory=dict, repr=False)
+
+    def redactor(self, below: ConfigPath) -> Redactor:
+        """Takes what references at or below a path gave out of messages about that part."""
+        redactor = Redactor()
+        for path, pairs in self.values.items():
+            if path[: len(below)] == below:
+                for value, reference in pairs:
+                    redactor.learn(value, reference)
+        return redactor
 
 
 def resolve_references(root: Node, env: Mapping[str, str]) -> Resolution:
@@ -111,7 +115,6 @@ class _Walk:
         """Literal text is gathered up to the next secret, then escaped as a whole: two pieces
         may only together look like a reference."""
         done, literal, position = "", "", 0
-        references: list[str] = []
         for match in _TOKEN.finditer(text):
             literal += text[position : match.start()]
             position = match.end()
@@ -119,9 +122,8 @@ class _Walk:
             if scheme is None:
                 literal += "${"
                 continue
-            references.append(_shown(match[0]))
             try:
-                value = self._value(scheme, body, path, references[-1])
+                value = self._value(scheme, body, path, _shown(match[0]))
             except UnresolvedError as error:
                 self.result.issues.append((path, str(error)))
                 continue
@@ -130,8 +132,6 @@ class _Walk:
                 literal = ""
             else:
                 literal += value
-        if references:
-            self.result.references[path] = tuple(references)
         return done + escape_literal(literal + text[position:])
 
     def _value(self, scheme: str, body: str, path: ConfigPath, shown: str) -> str:
@@ -149,8 +149,9 @@ class _Walk:
                 )
             value = self._secret(body, name, shown)
         default = "" if scheme == "file" else body.partition(":-")[2]
-        if value != default:
-            self.result.redactor.learn(value, shown)
+        # A default stands in the file for all to read; an empty pair still marks the text.
+        pair = ("" if value == default else value, shown)
+        self.result.values.setdefault(path, []).append(pair)
         return value
 
     def _variable(self, body: str, name: str, shown: str) -> str:

@@ -2,7 +2,8 @@
 
 Reading only: the parsers of the three formats are in `yaml_tree`, `json_tree` and `toml_tree`, the
 meaning of the values in `loader`. Invariant: a tree holds text, int, float, bool, None, lists and
-mappings with text keys, nothing else, is at most `DEPTH_MAX` deep and has at most `NODES_MAX` nodes.
+mappings with text keys, nothing else, is at most `DEPTH_MAX` deep and holds at most `NODES_MAX`
+values.
 """
 
 from dataclasses import dataclass, field

@@ -130,7 +130,7 @@ class _Composer:
         return node
 
     def _alias(self, event: AliasEvent, depth: int) -> Node:
-        known = self._anchors.get(event.anchor)
+        known = self._anchors.get(event.anchor or "")
         if known is None:
             raise TreeError(f"no anchor '&{event.anchor}' is complete above this", _at(event))
         node, size, height = known
@@ -213,6 +213,7 @@ def _check_tag(event: MappingStartEvent | SequenceStartEvent, kind: str) -> None
 
 def _at(event: Event) -> Location:
     mark = event.start_mark
+    assert mark is not None  # only events made by hand have none
     return Location(mark.line + 1, mark.column + 1)
 
 

@@ -1,0 +1,134 @@
+"""What parses and this release does not do: one table, never silence.
+
+It holds what stands outside the JobSpec (the file's own sections, parts of a stream that compile
+to nothing) and the job fields that the kernel's own table, `job_availability`, does not know.
+Removing a row enables the feature.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from arkflow_kernel.errors import Issue
+from arkflow_ray.components.config_path import ConfigPath, parse_path, render_path
+from arkflow_ray.components.model_issues import FindingKind, findings
+from arkflow_ray.config.models import MemoryBufferConfig
+
+_ANY: Final = "*"
+
+
+def _later(feature: str, comes_with: str) -> str:
+    return f"{feature} is not available in this release; it comes with {comes_with}"
+
+
+def _never(feature: str, instead: str) -> str:
+    return f"{feature} will not come: {instead}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A place, what is said about it, and the values that are accepted there.
+
+    `pattern` is a path with `[*]` for every item of a list. `null` is accepted everywhere.
+    """
+
+    pattern: str
+    sentence: str
+    accepted: tuple[Any, ...] = ()
+    warning: bool = False
+
+    def steps(self) -> ConfigPath:
+        """The pattern with `*` as a step for every index."""
+        return parse_path(self.pattern.replace("[*]", f".{_ANY}"))
+
+
+_STATE = _later("`state`", "keyed state, checkpoints and recovery")
+_DELIVERY = _later("`delivery`", "checkpoints and recovery")
+_HUB = _never("the hub", "Ray manages the nodes; leave the key out")
+_SERVER = _later("the HTTP server (`health_check`)", "observability")
+_LATENESS = _later("lateness", "event time and windows")
+
+TABLE: Final[tuple[Row, ...]] = (
+    Row("plugins", _later("`plugins`", "the component catalogue"), ([],)),
+    Row("secrets", _later("`secrets`", "clusters; secrets are resolved by the driver"), ({},)),
+    Row("health_check.enabled", _SERVER, (False,)),
+    Row("health_check.observability.enabled", _SERVER, (False,)),
+    Row("health_check.observability.tracing.enabled", _later("tracing", "observability"), (False,)),
+    Row("health_check.hub_url", _HUB),
+    Row("health_check.node_id", _HUB),
+    Row("health_check.node_token", _HUB),
+    Row("health_check.agent_lease_ttl_ms", _HUB, (15_000,)),
+    Row("health_check.agent_session_ttl_ms", _HUB, (3_600_000,)),
+    Row(
+        "health_check.data_host",
+        _never("`data_host`", "actors find each other through Ray; leave the key out"),
+    ),
+    Row(
+        "health_check.data_port",
+        _never("`data_port`", "actors find each other through Ray; leave the key out"),
+    ),
+    Row("streams[*].temporary", _later("`temporary`", "lookups and connectors"), ([],)),
+    Row("streams[*].durability", _later("`durability` (the WAL)", "checkpoints and recovery")),
+    Row("streams[*].state", _STATE),
+    Row("streams[*].delivery", _DELIVERY),
+    Row("jobs[*].state", _STATE),
+    Row("jobs[*].delivery", _DELIVERY),
+    Row("jobs[*].operators[*].key_field", _later("`key_field`", "keyed operators")),
+    Row("jobs[*].sources[*].time.allowed_lateness_ms", _LATENESS, (0,)),
+    Row("jobs[*].sources[*].time.late_event_policy", _LATENESS, ("drop",)),
+)
+"""Places that a file may fill and this release does not serve."""
+
+_SILENT_SERVER: Final = (
+    "no HTTP server is started: it comes with observability; the section is only checked"
+)
+
+
+def availability_issues(data: dict[str, Any]) -> list[Issue]:
+    """One issue for each place of the file that this release does not serve."""
+    issues: list[Issue] = []
+    for row in TABLE:
+        for path, value in _matches(data, row.steps(), ()):
+            if not any(type(value) is type(a) and value == a for a in row.accepted):
+                issues.append(Issue(render_path(path), row.sentence, row.warning))
+    issues += _health_check(data.get("health_check"))
+    for path, buffer in _matches(data, ("streams", _ANY, "buffer"), ()):
+        issues += _memory_buffer(path, buffer)
+    return issues
+
+
+def _matches(value: Any, steps: ConfigPath, path: ConfigPath) -> Iterator[tuple[ConfigPath, Any]]:
+    if not steps:
+        if value is not None:
+            yield path, value
+        return
+    step, rest = steps[0], steps[1:]
+    if step == _ANY:
+        for index, item in enumerate(value if isinstance(value, list) else []):
+            yield from _matches(item, rest, (*path, index))
+    elif isinstance(value, dict) and step in value:
+        yield from _matches(value[step], rest, (*path, step))
+
+
+def _health_check(section: Any) -> list[Issue]:
+    if not isinstance(section, dict) or section.get("enabled") is not None:
+        return []
+    return [Issue("health_check", _SILENT_SERVER, warning=True)]
+
+
+def _memory_buffer(path: ConfigPath, buffer: Any) -> list[Issue]:
+    """The values of a memory buffer; its keys are the compiler's matter."""
+    if not isinstance(buffer, dict) or buffer.get("type") != "memory":
+        return []
+    try:
+        MemoryBufferConfig.model_validate(buffer)
+    except ValidationError as error:
+        found = findings(error, MemoryBufferConfig, buffer)
+        wrong = [f for f in found if f.kind is not FindingKind.UNKNOWN_KEY]
+        return [Issue(render_path((*path, *f.path)), f.message) for f in wrong]
+    return []
+
+
+__all__ = ["TABLE", "Row", "availability_issues"]

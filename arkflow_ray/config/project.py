@@ -1,0 +1,200 @@
+"""Every check of a configuration, all mistakes at once: what `validate` runs and `run` runs first.
+
+In order: loading, availability, components (each built dry), compilation of streams, the rules of
+jobs, and the plan. A place is complained about once, by the first check that does.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from arkflow_kernel.errors import ConfigError, Issue
+from arkflow_kernel.graph import build_graph
+from arkflow_kernel.job import JobSpec, StreamSpec
+from arkflow_kernel.job_availability import UNAVAILABLE, unavailable
+from arkflow_kernel.job_validation import validate_job
+from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.stream_compiler import compile_stream
+from arkflow_kernel.topology import Topology
+from arkflow_ray.components.api import BuildContext
+from arkflow_ray.components.building import check_component
+from arkflow_ray.components.config_path import ConfigPath, parse_path, render_path
+from arkflow_ray.config.availability import availability_issues
+from arkflow_ray.config.issues import LocatedIssue, sort_issues
+from arkflow_ray.config.loader import LoadedConfig, Reading, read
+from arkflow_ray.config.repair import Parsed
+from arkflow_ray.config.sites import component_sites
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedJob:
+    """A job of the file. `job` is None if it has mistakes that leave none; `graph` if it has any.
+
+    `place` is where it stands: `streams[0]` or `jobs[2]`.
+    """
+
+    id: str
+    form: Literal["stream", "job"]
+    place: str
+    job: JobSpec | None = None
+    graph: ExecutionGraph | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedProject:
+    """A file with everything that is known about it before anything runs."""
+
+    reading: Reading = field(repr=False)
+    jobs: tuple[CheckedJob, ...]
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.reading.path
+
+    @property
+    def issues(self) -> list[LocatedIssue]:
+        """Mistakes and warnings, by place."""
+        return sort_issues(self.reading.issues)
+
+    @property
+    def errors(self) -> list[LocatedIssue]:
+        """Mistakes, by place."""
+        return self.reading.errors
+
+    @property
+    def warnings(self) -> list[LocatedIssue]:
+        """Warnings, by place."""
+        return self.reading.warnings
+
+    @property
+    def ok(self) -> bool:
+        """Whether every job can run."""
+        return not self.errors
+
+
+def check_file(
+    path: str | Path, *, lenient: bool = False, env: Mapping[str, str] | None = None
+) -> CheckedProject:
+    """Load and check a file. Mistakes are in the result.
+
+    Raises `LoadError` only for a file that cannot be read or parsed at all.
+    """
+    return _check(read(path, lenient=lenient, env=env))
+
+
+def check(loaded: LoadedConfig) -> CheckedProject:
+    """Check what `load` gave. Mistakes are in the result; components are built and thrown away."""
+    return _check(loaded.reading)
+
+
+def _check(reading: Reading) -> CheckedProject:
+    _add(reading, availability_issues(reading.data), lambda path: path)
+    _check_components(reading)
+    jobs = [_stream(reading, i, parsed) for i, parsed in enumerate(reading.streams)]
+    jobs += [_declared(reading, i, parsed) for i, parsed in enumerate(reading.jobs)]
+    return CheckedProject(reading, tuple(jobs))
+
+
+def _add(
+    reading: Reading,
+    issues: Iterable[Issue],
+    place: Callable[[ConfigPath], ConfigPath],
+    foreign: ConfigPath | None = None,
+) -> None:
+    """Note what a check found, except where an earlier check has complained already."""
+    taken = {i.path: i.warning for i in reading.issues}
+    for issue in issues:
+        path = place(parse_path(issue.path))
+        complained = taken.get(render_path(path))
+        if complained is None or (complained and not issue.warning):
+            reading.add(
+                path,
+                issue.message,
+                warning=issue.warning,
+                at_key=issue.message.startswith("unknown key"),
+                foreign=foreign,
+            )
+
+
+def _check_components(reading: Reading) -> None:
+    for site in component_sites(reading.data):
+        context = BuildContext(operator=site.operator)
+        found = check_component(site.kind, site.plan, context, reading.resolve)
+        _add(reading, found, site.place, site.entry)
+
+
+def _stream(reading: Reading, index: int, parsed: Parsed[StreamSpec]) -> CheckedJob:
+    unchecked = CheckedJob(_id(reading, "streams", index), "stream", f"streams[{index}]")
+    if parsed.spec is None:
+        return unchecked
+    entry = _Entry(reading, ("streams", index), parsed.concerns_removed)
+    try:
+        compiled = compile_stream(parsed.spec, index)
+    except ConfigError as error:
+        entry.add(error.issues)
+        return unchecked
+    entry.add(compiled.warnings)
+    return entry.check_job(compiled.job, unchecked, compiled.locate)
+
+
+def _declared(reading: Reading, index: int, parsed: Parsed[JobSpec]) -> CheckedJob:
+    unchecked = CheckedJob(_id(reading, "jobs", index), "job", f"jobs[{index}]")
+    if parsed.spec is None:
+        return unchecked
+    entry = _Entry(reading, ("jobs", index), parsed.concerns_removed)
+    return entry.check_job(parsed.spec, unchecked, lambda path: path)
+
+
+def _id(reading: Reading, key: str, index: int) -> str:
+    entry = reading.data[key][index]
+    given = entry.get("id") if isinstance(entry, dict) else None
+    return given if isinstance(given, str) else f"{key.removesuffix('s')}-{index}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A stream or job of the file, and the rules of the kernel applied to it.
+
+    What they say about a part that had to be left out (`removed`) only repeats its mistake.
+    """
+
+    reading: Reading
+    prefix: ConfigPath
+    removed: Callable[[ConfigPath], bool]
+
+    def add(self, issues: Iterable[Issue]) -> None:
+        kept = [i for i in issues if not self.removed(parse_path(i.path))]
+        _add(self.reading, kept, lambda path: (*self.prefix, *path), self.prefix)
+
+    def check_job(
+        self, job: JobSpec, unchecked: CheckedJob, locate: Callable[[str], str]
+    ) -> CheckedJob:
+        found = validate_job(job)
+        self.add([replace(i, path=locate(i.path)) for i in found])
+        valid = all(i.warning for i in found)
+        missing = unavailable(job) if valid else _unavailable_parts(job)
+        self.add([replace(i, path=locate(i.path)) for i in missing])
+        checked = replace(unchecked, job=job)
+        if self._has_errors():
+            return checked
+        try:
+            return replace(checked, graph=build_graph(job))
+        except ConfigError as error:
+            self.add([replace(i, path=locate(i.path)) for i in error.issues])
+            return checked
+
+    def _has_errors(self) -> bool:
+        own = [parse_path(i.path)[:2] for i in self.reading.errors]
+        return self.prefix in own
+
+
+def _unavailable_parts(job: JobSpec) -> list[Issue]:
+    """What `unavailable` finds without planning chains, which a job with mistakes may not have."""
+    topology = Topology(job)
+    found = [Issue(path, row.message()) for row in UNAVAILABLE for path in row.find(topology)]
+    return list({issue.path: issue for issue in reversed(found)}.values())
+
+
+__all__ = ["CheckedJob", "CheckedProject", "check", "check_file"]
