@@ -120,6 +120,10 @@ class ResourceError(ArkflowError):
     """The machine or the cluster lacks something that the job needs."""
 
 
+class ClusterError(ArkflowError):
+    """The Ray cluster that the user named cannot be reached."""
+
+
 class ProtocolError(ArkflowError):
     """A machine was handed an event that its rules exclude: a bug, never a user's mistake.
 
@@ -136,6 +140,7 @@ __all__ = [
     "ActorLostError",
     "ArkflowError",
     "BadRowError",
+    "ClusterError",
     "ComponentError",
     "ConfigError",
     "Issue",

@@ -1,0 +1,41 @@
+"""A thread that works requests off in order: one per lane of a chain (P5, T1).
+
+It calls the chain's work and posts the answer. A thread that hangs in user code cannot be stopped;
+it is a daemon, so the process can end.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+
+from arkflow_kernel.protocol import Request
+
+
+class LaneThread:
+    """Runs `work(request)` for each request, one after the other."""
+
+    def __init__(self, name: str, work: Callable[[Request], None]) -> None:
+        self._work = work
+        self._requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, request: Request) -> None:
+        """Queue a request."""
+        self._requests.put(request)
+
+    def close(self) -> None:
+        """Take no further request; what is queued before is worked off."""
+        self._requests.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the end of the thread; False if it did not end in time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (request := self._requests.get()) is not None:
+            self._work(request)
+
+
+__all__ = ["LaneThread"]

@@ -1,0 +1,98 @@
+"""Starts planned jobs, inline or on Ray, and returns what controls them.
+
+Importing this module imports neither ray nor a component; `launch` does, when it must.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arkflow_kernel.ports import LineOutput
+from arkflow_ray.runtime.running import RunningJob, RunningJobs
+
+if TYPE_CHECKING:
+    from arkflow_kernel.plan import ExecutionGraph
+    from arkflow_ray.config.project import CheckedJob
+
+THREADS_PER_CHAIN = 1
+"""Threads of Arrow's pools in a chain's process: its lanes already overlap (R2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """How to run. `inline`: without Ray, in this process. `address`: a Ray that is running."""
+
+    inline: bool = False
+    address: str | None = None
+
+
+def launch(
+    jobs: Sequence["CheckedJob"],
+    settings: RunSettings,
+    lines: LineOutput,
+    on_phase: Callable[[str], None],
+) -> RunningJobs:
+    """Start all jobs. Blocks while Ray starts, and tells `on_phase` what it does.
+
+    Raises `ClusterError` or `ResourceError` if there is no Ray to be had, `ConfigError` for a
+    secret that is not set. What goes wrong later is in the jobs' outcomes.
+    """
+    graphs = [job.graph for job in jobs if job.graph is not None]
+    assert len(graphs) == len(jobs), "only jobs without mistakes can be started"
+    return _inline(graphs, lines) if settings.inline else _on_ray(graphs, settings, lines, on_phase)
+
+
+def _inline(graphs: list["ExecutionGraph"], lines: LineOutput) -> RunningJobs:
+    from arkflow_kernel.inline import InlineRunner
+    from arkflow_ray.runtime.clock import SystemClock
+    from arkflow_ray.runtime.components import RegistryComponents
+    from arkflow_ray.runtime.inline_caller import ThreadCaller
+
+    running = []
+    for graph in graphs:
+        components = RegistryComponents(_secrets(graph), lines)
+        runner = InlineRunner(components, SystemClock(), caller=ThreadCaller())
+        running.append(RunningJob(graph.job, len(graph.chains), runner.run_job(graph)))
+    return RunningJobs(running)
+
+
+def _on_ray(
+    graphs: list["ExecutionGraph"],
+    settings: RunSettings,
+    lines: LineOutput,
+    on_phase: Callable[[str], None],
+) -> RunningJobs:
+    from arkflow_ray.runtime.coordinator_actor import JobSettings
+    from arkflow_ray.runtime.ray_job import RayJob
+    from arkflow_ray.runtime.ray_session import open_session
+
+    secrets = [_secrets(graph) for graph in graphs]
+    session = open_session(settings.address, on_phase)
+    try:
+        chains = sum(len(graph.chains) for graph in graphs)
+        on_phase(f"creating {chains} chain actor{'s' if chains != 1 else ''}")
+        running = []
+        for graph, values in zip(graphs, secrets, strict=True):
+            job_settings = JobSettings(session.num_cpus, THREADS_PER_CHAIN, os.getcwd(), values)
+            handle = RayJob(graph, job_settings, lines)
+            running.append(RunningJob(graph.job, len(graph.chains), handle))
+    except BaseException:
+        session.close()
+        raise
+    return RunningJobs(running, session)
+
+
+def _secrets(graph: "ExecutionGraph") -> dict[str, str]:
+    """The values that the job's references name, from this process's environment (M8)."""
+    from arkflow_ray.config.secrets import secret_environment
+
+    parts = [chain.source.component for chain in graph.chains if chain.source is not None]
+    for chain in graph.chains:
+        parts += [operator.component for operator in chain.operators]
+        parts += [sink.component for sink in chain.sinks]
+    found = secret_environment([[part.config, part.codec] for part in parts], os.environ)
+    return {name: secret.reveal() for name, secret in found.items()}
+
+
+__all__ = ["RunSettings", "launch"]

@@ -1,0 +1,125 @@
+"""Joins the Ray that is there, or starts a local one with our settings (K7, P5).
+
+A Ray that the user started is used and never shut down. `ray.init` without an address would join
+any cluster that the machine started last, so the local one is asked for by name.
+"""
+
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ray
+
+from arkflow_kernel.errors import ClusterError, ResourceError
+from arkflow_kernel.limits import MIB
+
+OBJECT_STORE_BYTES: Final = 128 * MIB
+SHARED_MEMORY: Final = "/dev/shm"
+SHARED_MEMORY_MARGIN_BYTES: Final = 32 * MIB
+CPUS_PER_CHAIN_LOCAL: Final = 0.01
+CPUS_PER_CHAIN_CLUSTER: Final = 1.0
+
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+
+
+@dataclass(slots=True)
+class RaySession:
+    """A connection to Ray. `started`: it is ours and ends with `close`."""
+
+    started: bool
+    connected: bool
+    num_cpus: float
+    folder: str | None = None
+
+    def close(self) -> None:
+        """Shut a Ray that we started down; leave one that we only joined; else do nothing."""
+        if self.started or self.connected:
+            ray.shutdown()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        self.started = self.connected = False
+
+
+def open_session(address: str | None, on_phase: Callable[[str], None]) -> RaySession:
+    """Use the Ray of this process, else join `address`, else start a local one.
+
+    Raises `ClusterError` if the address cannot be reached, `ResourceError` if Ray cannot start.
+    """
+    if ray.is_initialized():
+        return RaySession(started=False, connected=False, num_cpus=CPUS_PER_CHAIN_CLUSTER)
+    if address is not None and address != "local":
+        return _join(address, on_phase)
+    return _start(on_phase)
+
+
+def _join(address: str, on_phase: Callable[[str], None]) -> RaySession:
+    on_phase(f"joining Ray at {address}")
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        reason = str(error).strip().splitlines()
+        raise ClusterError(
+            f"cannot reach Ray at '{address}': {reason[0] if reason else type(error).__name__}; "
+            "is it running, and does it listen there? `ray status` on the head node tells"
+        ) from error
+    return RaySession(started=False, connected=True, num_cpus=CPUS_PER_CHAIN_CLUSTER)
+
+
+def _start(on_phase: Callable[[str], None]) -> RaySession:
+    on_phase("starting Ray")
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    folder = tempfile.mkdtemp(prefix="afr-", dir=_short_folder())
+    options: dict[str, Any] = {"_temp_dir": folder}
+    plasma = _plasma_folder(folder, on_phase)
+    if plasma is not None:
+        options["_plasma_directory"] = plasma
+    try:
+        ray.init(
+            address="local",
+            object_store_memory=OBJECT_STORE_BYTES,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **options,
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+        reason = str(error).strip().splitlines()
+        raise ResourceError(
+            f"cannot start a local Ray: {reason[0] if reason else type(error).__name__}; "
+            "`arkflow-ray run --inline` runs without Ray"
+        ) from error
+    return RaySession(True, True, CPUS_PER_CHAIN_LOCAL, folder)
+
+
+def _short_folder() -> str:
+    """A folder short enough for Unix sockets below it (107 bytes)."""
+    folder = tempfile.gettempdir()
+    return folder if len(folder) <= 30 else "/tmp"
+
+
+def _plasma_folder(folder: str, on_phase: Callable[[str], None]) -> str | None:
+    """Where the object store goes if shared memory is too small for it; None: shared memory."""
+    needed = OBJECT_STORE_BYTES + SHARED_MEMORY_MARGIN_BYTES
+    free = shutil.disk_usage(SHARED_MEMORY).free if os.path.isdir(SHARED_MEMORY) else 0
+    if free >= needed:
+        return None
+    on_phase(
+        f"{SHARED_MEMORY} has {free // MIB} MiB free, {needed // MIB} are needed: Ray's object "
+        f"store goes to {folder}; stream data do not pass through it"
+    )
+    return folder
+
+
+__all__ = ["RaySession", "open_session"]
