@@ -70,3 +70,16 @@ def test_every_rule_that_a_rule_names_exists(rule_files: dict[str, str]) -> None
         if name[0] in families and name not in known
     ]
     assert unknown == []
+
+
+def test_every_section_of_the_reference_that_is_named_exists(texts: dict[str, str]) -> None:
+    known = set(re.findall(r"^### ([A-G]\.\d+) ", texts["docs/arkflow-reference.md"], re.MULTILINE))
+    named = re.compile(r"(?:[Rr]eference |section |\()([A-G]\.\d{1,2})(?![\w.])")
+    unknown = [
+        f"{file}: {name}"
+        for file, text in texts.items()
+        if file.endswith((".py", ".md"))
+        for name in named.findall(text)
+        if name not in known
+    ]
+    assert unknown == []
