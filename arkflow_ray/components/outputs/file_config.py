@@ -1,7 +1,7 @@
 """Configuration of output `file`. Light: nothing here opens a file or imports a format."""
 
 import re
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -45,15 +45,17 @@ def parse_size(text: str) -> int:
 
 
 class RollConfig(ComponentConfig):
-    """When a part is closed and published: at whichever limit it reaches first.
+    """When a part is closed and published: at whichever limit it reaches first."""
 
-    `rows`: exactly so many rows a part. `bytes`: size of the part's file. `interval`: time since
-    the part's first row, whole milliseconds.
-    """
-
-    rows: int | None = Field(default=None, ge=1)
-    bytes: int | str = ROLL_BYTES_DEFAULT
-    interval: str = "60s"
+    rows: Annotated[
+        int | None, Field(ge=1, description="Rows of a part, exactly; off by default.")
+    ] = None
+    bytes: Annotated[
+        int | str, Field(description="Size of a part's file: a number of bytes, or `128MiB`.")
+    ] = ROLL_BYTES_DEFAULT
+    interval: Annotated[
+        str, Field(description="Time since the part's first row, such as `60s`.")
+    ] = "60s"
 
     @field_validator("bytes")
     @classmethod
@@ -82,13 +84,27 @@ class RollConfig(ComponentConfig):
 
 
 class FileOutputConfig(ComponentConfig):
-    """`path`: a folder, local (made absolute, C8) or any fsspec URL. `compression`: see `COMPRESSIONS`."""
+    """Part files below one folder. A local `path` is made absolute (C8)."""
 
-    path: str = Field(min_length=1)
-    format: FileFormat
-    roll: RollConfig = Field(default_factory=RollConfig)
-    compression: Compression | None = None
-    exactly_once: bool = False
+    path: Annotated[
+        str,
+        Field(min_length=1, description="Folder for the parts: a local path or any fsspec URL."),
+    ]
+    format: Annotated[FileFormat, Field(description="Format of the parts.")]
+    roll: Annotated[
+        RollConfig,
+        Field(default_factory=RollConfig, description="When a part is closed and published."),
+    ]
+    compression: Annotated[
+        Compression | None,
+        Field(
+            description="json and csv: none (default), gzip, zstd; parquet: snappy (default), "
+            "none, gzip, zstd, lz4, brotli; arrow: none (default), lz4, zstd."
+        ),
+    ] = None
+    exactly_once: Annotated[
+        bool, Field(description="Publish rows exactly once; not in this release.")
+    ] = False
 
     @field_validator("path")
     @classmethod

@@ -4,9 +4,10 @@ What is printed: with a codec, its payload of each row; else the bytes of `__val
 batch has that column; else each row as a JSON object. Confirmed once the lines are printed.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
+from pydantic import Field
 
 from arkflow_kernel.bad_rows import VALUE_COLUMN
 from arkflow_kernel.errors import ComponentError, SinkError
@@ -18,9 +19,11 @@ from arkflow_ray.components.outputs.payloads import is_payload, joined, payloads
 
 
 class StdoutConfig(ComponentConfig):
-    """`append_newline`: end each row with a newline; without it rows follow one another."""
+    """How rows are printed."""
 
-    append_newline: bool = True
+    append_newline: Annotated[
+        bool, Field(description="End each row with a newline; else rows follow one another.")
+    ] = True
 
 
 class StdoutWriter:
