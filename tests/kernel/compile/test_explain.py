@@ -1,0 +1,161 @@
+"""Explain (C7): what it says, that it fits 80 columns, and that it holds no configuration."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from arkflow_kernel.explain import as_json, as_text, explain, references
+from arkflow_kernel.graph import build_graph
+from arkflow_kernel.job import JobSpec, StreamSpec
+from arkflow_kernel.stream_compiler import compile_stream
+
+STREAM: dict[str, Any] = {
+    "id": "dear-bids",
+    "input": {"type": "file", "codec": "json", "path": "${env:DATA:-/tmp/hidden}/bids"},
+    "pipeline": {
+        "thread_num": 4,
+        "processors": [
+            {"type": "sql", "query": "SELECT secret_column FROM flow"},
+            {"type": "python", "name": "enrich", "function": "f", "token": "${secret:TOKEN}"},
+        ],
+    },
+    "output": {"type": "stdout"},
+    "error_output": {"type": "file", "path": "errors"},
+}
+
+TEXT = """\
+job dear-bids, version 1
+  mode         ack: no operator keeps anything across batches, and there is no
+               `checkpoint:` block
+  state        none
+  checkpoints  none: a source's position follows the writes that its sinks
+               confirmed
+  placement    colocated: 1 chain, one actor each
+  lateness     source: processing time: nothing is late
+
+operators
+  source      source file
+      uses ${env:DATA}
+  p0-sql      map sql
+  enrich      map python
+      uses ${secret:TOKEN}
+  sink        sink stdout
+  error-sink  sink file
+
+chains (key groups: 1)
+  source-0: 4 workers, order kept, errors to error-sink
+      source-0, p0-sql-0, enrich-0, sink-0, error-sink-0
+
+edges
+  source -> p0-sql: forward, inside the chain
+  p0-sql -> enrich: forward, inside the chain
+  enrich -> sink: forward, inside the chain
+  source -> error-sink: error, inside the chain
+  p0-sql -> error-sink: error, inside the chain
+  enrich -> error-sink: error, inside the chain
+"""
+
+
+def _stream() -> JobSpec:
+    return compile_stream(StreamSpec.model_validate(STREAM), 0).job
+
+
+def _window(entry: dict[str, Any]) -> None:
+    """`gates -> text -> per-gate x2 -> totals` over event time, with checkpoints."""
+    entry["operators"].append(
+        {
+            "id": "per-gate",
+            "kind": "window",
+            "parallelism": 2,
+            "config": {
+                "kind": "tumbling",
+                "size_ms": 10,
+                "timestamp_field": "at",
+                "key_field": "gate",
+            },
+        }
+    )
+    entry["edges"][1]["to"] = "per-gate"
+    entry["edges"][1]["partitioned"] = True
+    entry["edges"].append({"id": "c", "from": "per-gate", "to": "totals"})
+    entry["sources"][0]["time"] = {
+        "mode": "event_time",
+        "timestamp_field": "at",
+        "watermark": {},
+    }
+    entry["checkpoint"] = {"object_store_uri": "s3://key:hunter2@bucket/x", "interval_ms": 500}
+
+
+def test_the_text_of_a_stream_of_five_operators() -> None:
+    job = _stream()
+    assert as_text(explain(job, build_graph(job))) == TEXT
+
+
+def test_a_keyed_job_shows_modes_key_groups_edges_and_where_lateness_is_judged(
+    job: Callable[..., JobSpec],
+) -> None:
+    spec = job(_window)
+    text = as_text(explain(spec, build_graph(spec)))
+    for line in (
+        "  mode         checkpoint: operator 'per-gate' is a window",
+        "  state        per-gate: kept in checkpoints",
+        "  checkpoints  every 500 ms to s3://bucket/x, the newest 3 kept",
+        "  placement    colocated: 4 chains, one actor each",
+        "  per-gate  window tumbling x2",
+        "  per-gate-0: key groups 0-63, an error fails the job",
+        "  per-gate-1: key groups 64-127, an error fails the job",
+        "  text -> per-gate: partitioned by gate, in a channel",
+    ):
+        assert line in text.splitlines()
+    assert "gates: judged row by row at per-gate, policy drop" in " ".join(text.split())
+    assert "where text rebuilds the columns" in " ".join(text.split())
+
+
+def test_no_line_is_wider_than_a_terminal_unless_a_name_is(job: Callable[..., JobSpec]) -> None:
+    def change(entry: dict[str, Any]) -> None:
+        _window(entry)
+        entry["operators"][1]["id"] = entry["edges"][0]["to"] = entry["edges"][1]["from"] = "x" * 60
+
+    spec = job(change)
+    lines = as_text(explain(spec, build_graph(spec))).splitlines()
+    assert max(len(line) for line in lines) <= 80
+    assert "x" * 60 in "\n".join(lines)
+
+
+def test_an_explanation_holds_references_and_no_configuration(
+    job: Callable[..., JobSpec],
+) -> None:
+    stream, keyed = _stream(), job(_window)
+    told = [explain(spec, build_graph(spec)) for spec in (stream, keyed)]
+    everything = "".join(as_text(one) + as_json(one) for one in told)
+    assert "${secret:TOKEN}" in everything
+    for hidden in ("secret_column", "/tmp/hidden", "hunter2", "errors/"):
+        assert hidden not in everything
+
+
+def test_json_holds_what_the_text_says() -> None:
+    job = _stream()
+    told = json.loads(as_json(explain(job, build_graph(job))))
+    assert (told["job"], told["mode"], told["max_parallelism"]) == ("dear-bids", "ack", 1)
+    assert [o["id"] for o in told["operators"]] == [o.id for o in job.operators]
+    assert {o["chain"] for o in told["operators"]} == {"source"}
+    assert told["chains"][0]["workers"] == 4
+    assert told["chains"][0]["key_groups"] is None
+    assert len(told["edges"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("${secret:A}-${env:B:-c}", ["${env:B}", "${secret:A}"]),
+        ({"x": ["${file:/p}", 5, {"y": "${secret:A}"}]}, ["${file:/p}", "${secret:A}"]),
+        ("$${secret:A} ${NAME} ${other:X}", []),
+        (None, []),
+    ],
+)
+def test_references_are_found_at_any_depth_without_their_defaults(
+    value: Any, expected: list[str]
+) -> None:
+    assert references(value) == expected
