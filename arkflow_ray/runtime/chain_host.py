@@ -35,12 +35,13 @@ from arkflow_kernel.protocol import (
     RequestFailed,
     Submit,
     Tick,
+    deadline,
 )
 from arkflow_kernel.task import ChainTask
 from arkflow_ray.runtime.lane_thread import LaneThread
 from arkflow_ray.runtime.mailbox import Mailbox
 
-OVERDUE_CHECK_S = 0.1
+OVERDUE_CHECK_MS = 100
 SNAPSHOT_MS = 200
 
 
@@ -70,6 +71,7 @@ class ChainHost:
         self._lanes: dict[LaneKey, LaneThread] = {}
         self._usage_at_start: ChainUsage | None = None
         self._usage_at_end: ChainUsage | None = None
+        self._stale = False
         self._report: ChainReport | None = None
         self._report_due_ms = MonotonicMs(0)
         self.hung = False
@@ -107,14 +109,15 @@ class ChainHost:
 
     async def _loop(self, task: ChainTask) -> ChainOutcome:
         while True:
-            event = self._mailbox.take()
-            if event is None or self._clock.moment().now_ms >= self._report_due_ms:
+            if self._stale and self._clock.moment().now_ms >= self._report_due_ms:
                 self._take_snapshot(task)
+            event = self._mailbox.take()
             if event is None:
                 await self._mailbox.wait(self._wait_s(task))
                 event = self._mailbox.take() or self._due(task)
                 if event is None:
                     continue
+            self._stale = True
             self._note_answer(event)
             for command in task.handle(event):
                 if isinstance(command, EndChain):
@@ -125,12 +128,11 @@ class ChainHost:
             self._start_items()
 
     def _wait_s(self, task: ChainTask) -> float | None:
-        due_ms = task.next_deadline_ms()
-        busy = OVERDUE_CHECK_S if self._worker_of else None
-        if due_ms is None:
-            return busy
-        wait_s = max(0.0, (due_ms - self._clock.moment().now_ms) / 1000)
-        return wait_s if busy is None else min(wait_s, busy)
+        report_ms = self._report_due_ms if self._stale else None
+        overdue_ms = MonotonicMs(self._clock.moment().now_ms + OVERDUE_CHECK_MS)
+        busy_ms = overdue_ms if self._worker_of else None
+        due_ms = deadline(task.next_deadline_ms(), report_ms, busy_ms)
+        return None if due_ms is None else max(0.0, (due_ms - self._clock.moment().now_ms) / 1000)
 
     def _due(self, task: ChainTask) -> ChainEvent | None:
         """An operator over its time-out, else a tick that is due."""
@@ -196,6 +198,7 @@ class ChainHost:
         return self._work.close()
 
     def _take_snapshot(self, task: ChainTask) -> None:
+        self._stale = False
         moment = self._clock.moment()
         self._report_due_ms = MonotonicMs(moment.now_ms + SNAPSHOT_MS)
         self._report = ChainReport(

@@ -18,14 +18,12 @@ class Mailbox(Generic[E]):
         self._controls: deque[E] = deque()
         self._events: deque[E] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._ready: asyncio.Event | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._waking = False
 
     def attach(self) -> None:
         """Bind to the running loop."""
-        self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._ready.set()
 
     def detach(self) -> None:
         """Later posts are kept but wake nobody: the machine has ended."""
@@ -47,21 +45,28 @@ class Mailbox(Generic[E]):
         return self._events.popleft() if self._events else None
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Return when something was posted, or after the time-out."""
-        assert self._ready is not None
-        if self._controls or self._events:
+        """Return when something was posted, or after the time-out. One waiter at a time."""
+        if self._controls or self._events or self._loop is None:
             return
+        # A future of our own: `asyncio.wait_for` costs a task and several passes of the loop.
+        waiter = self._waiter = self._loop.create_future()
+        timer = None if timeout_s is None else self._loop.call_later(timeout_s, _release, waiter)
         try:
-            await asyncio.wait_for(self._ready.wait(), timeout_s)
-        except TimeoutError:
-            return
+            await waiter
         finally:
-            self._ready.clear()
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
 
     def _wake(self) -> None:
-        self._waking = False  # before draining: a post after this wakes again
-        assert self._ready is not None
-        self._ready.set()
+        self._waking = False  # before the queues are drained: a post after this wakes again
+        if self._waiter is not None:
+            _release(self._waiter)
+
+
+def _release(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 __all__ = ["Mailbox"]
