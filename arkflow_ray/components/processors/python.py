@@ -1,0 +1,157 @@
+"""`python`: a function of the user's, called with each batch (F.6).
+
+The function gets a `pyarrow.RecordBatch` and returns a RecordBatch, a Table, a list of them, or
+None (the rows are filtered). Its prints go to stderr. The time-out is the driver's: a thread
+cannot be stopped from inside. With several workers the function is called by several threads.
+"""
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from arkflow_kernel.bad_rows import Origin
+from arkflow_kernel.errors import ComponentError, ConfigError, Issue, ProcessingError
+from arkflow_kernel.ports import OperatorResult
+from arkflow_ray.components.api import BuildContext
+from arkflow_ray.components.processors import thread_stdout, user_code
+from arkflow_ray.components.processors.first_row import first_row_text
+from arkflow_ray.components.processors.python_config import MAIN_MODULE, PythonConfig
+
+_ALLOWED = "return a pyarrow RecordBatch, a Table, a list of them, or None"
+
+
+class PythonOperator:
+    """Calls the function. Built without running anything of the user's; `open` loads it."""
+
+    def __init__(self, operator: str, config: PythonConfig) -> None:
+        self._operator = operator
+        self._config = config
+        self._function: user_code.UserFunction | None = None
+        self._stdout_taken = False
+
+    def open(self) -> None:
+        """Run the script, import the module, find the function. ComponentError if one fails."""
+        thread_stdout.install()
+        self._stdout_taken = True
+        user_code.extend_search_path(self._config.python_path)
+        with thread_stdout.prints_to_stderr():
+            self._function = self._loaded()
+
+    def process(self, batch: pa.RecordBatch, origin: Origin) -> OperatorResult:  # noqa: ARG002
+        """What the function returned, without empty batches.
+
+        ProcessingError if it raises (with the user's own lines) or returns something else.
+        """
+        function = self._function
+        if function is None:
+            raise ComponentError(f"operator '{self._operator}' is not open; call `open` first")
+        if batch.num_rows == 0:
+            return OperatorResult(())
+        try:
+            with thread_stdout.prints_to_stderr():
+                returned = function(batch)
+        except (Exception, SystemExit) as error:  # user code raises anything
+            raise ProcessingError(
+                self._operator,
+                user_code.failure_text(error, __file__),
+                error_class=type(error).__name__,
+                row=first_row_text(batch),
+            ) from error
+        return OperatorResult(tuple(self._batches(returned, batch)))
+
+    def finish(self) -> OperatorResult:
+        """Nothing is held."""
+        return OperatorResult(())
+
+    def close(self) -> None:
+        """Give stdout back; what the script loaded goes with the operator."""
+        self._function = None
+        if self._stdout_taken:
+            self._stdout_taken = False
+            thread_stdout.uninstall()
+
+    def _loaded(self) -> user_code.UserFunction:
+        config = self._config
+        where = "the script"
+        try:
+            module = None
+            if config.script is not None:
+                module = user_code.script_namespace(config.script, self._operator)
+            if config.module != MAIN_MODULE or module is None:
+                where = f"module '{config.module}'"
+                module = importlib.import_module(config.module)
+        except (Exception, SystemExit) as error:  # user code raises anything
+            told = user_code.failure_text(error, __file__)
+            raise ComponentError(
+                f"operator '{self._operator}': {where} failed to load: {told}"
+            ) from error
+        return user_code.find_function(
+            module, config.function, f"{where} of operator '{self._operator}'"
+        )
+
+    def _batches(self, returned: Any, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        items = returned if isinstance(returned, list) else [returned]
+        if returned is None:
+            return
+        for index, item in enumerate(items):
+            if isinstance(item, pa.Table):
+                parts = item.to_batches()
+            elif isinstance(item, pa.RecordBatch):
+                parts = [item]
+            else:
+                inside = f" at index {index} of its list" if isinstance(returned, list) else ""
+                raise self._wrong_type(item, inside, batch)
+            yield from (part for part in parts if part.num_rows > 0)
+
+    def _wrong_type(self, item: object, inside: str, batch: pa.RecordBatch) -> ProcessingError:
+        kind = f"{type(item).__module__}.{type(item).__qualname__}".removeprefix("builtins.")
+        advice = _ALLOWED
+        if hasattr(item, "__next__"):
+            advice = f"iterators are not read, collect the batches in a list: {_ALLOWED}"
+        return ProcessingError(
+            self._operator,
+            f"function '{self._config.function}' returned {kind}{inside}; {advice}",
+            error_class="TypeError",
+            row=first_row_text(batch),
+        )
+
+
+def build(config: PythonConfig, context: BuildContext) -> PythonOperator:
+    """Check what can be checked without running user code. ConfigError names each mistake."""
+    issues: list[Issue] = []
+    if config.script is not None:
+        issues += _script_issues(config.script, context.operator)
+    if config.module != MAIN_MODULE:
+        issues += _module_issues(config)
+    elif config.script is None:
+        sentence = f"give a `script` that defines '{config.function}', or the `module` that does"
+        issues.append(Issue("script", sentence))
+    if issues:
+        raise ConfigError(issues)
+    return PythonOperator(context.operator, config)
+
+
+def _script_issues(script: str, operator: str) -> list[Issue]:
+    try:
+        user_code.compiled(script, operator)
+    except SyntaxError as error:
+        return [Issue("script", f"Python syntax error: {user_code.syntax_sentence(error)}")]
+    except ValueError as error:
+        return [Issue("script", f"the script is no Python text: {error}")]
+    return []
+
+
+def _module_issues(config: PythonConfig) -> list[Issue]:
+    if user_code.module_is_found(config.module, config.python_path):
+        return []
+    searched = ", ".join([*config.python_path, "."])
+    sentence = (
+        f"there is no module '{config.module}' in {searched} or the installed packages; "
+        "add its folder to `python_path`"
+    )
+    return [Issue("module", sentence)]
+
+
+__all__ = ["PythonOperator", "build"]
