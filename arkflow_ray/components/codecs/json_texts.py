@@ -1,0 +1,138 @@
+"""The two sorts of texts that hold JSON: lines of a file, and payloads. See `json_block`.
+
+A line holds one object. A payload holds one or more objects, with line breaks inside as well as
+between them, or none. Both are cut with numpy, not one by one.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arkflow_ray.components.codecs.json_fast import BREAK, CLOSE, OPEN, ReadPlan, read_texts
+from arkflow_ray.components.codecs.json_text import Row, parse_line, parse_payload
+
+_Places = npt.NDArray[np.int64]
+_BLANK = b" \t\r"
+
+
+class Lines:
+    """Lines of a block, blank ones left out. `offset(i)` counts from the block's beginning.
+
+    `block` holds whole lines; the last may lack its line break.
+    """
+
+    def __init__(self, block: bytes) -> None:
+        self._text = block
+        self._size = len(block)
+        data = np.frombuffer(block, np.uint8)
+        ends = np.flatnonzero(data == BREAK)
+        if block and not block.endswith(b"\n"):
+            ends = np.append(ends, len(block))
+        starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
+        self._starts, self._ends = starts, ends
+        self._offsets = starts
+        # A blank line has the break before it, or its own, where a brace is due.
+        self._shaped = (data[starts] == OPEN) & (data[ends - 1] == CLOSE)
+        if not self._shaped.all():
+            self._normalise()
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def offset(self, index: int) -> int:
+        """Where a line begins in the block; the block's size for the one after the last."""
+        return int(self._offsets[index]) if index < len(self._offsets) else self._size
+
+    def part(self, low: int, high: int) -> "Lines":
+        """The lines `low` to `high - 1`, over the same block."""
+        part = object.__new__(Lines)
+        part._text, part._size = self._text, self.offset(high)
+        part._starts, part._ends = self._starts[low:high], self._ends[low:high]
+        part._offsets, part._shaped = self._offsets[low:high], self._shaped[low:high]
+        return part
+
+    def raw(self, index: int) -> bytes:
+        """A line without its end and the blanks around it."""
+        return self._text[self._starts[index] : self._ends[index]]
+
+    def parse(self, index: int) -> list[Row]:
+        """The one object of a line. RowError if it is bad."""
+        return parse_line(self.raw(index))
+
+    def read(self, low: int, high: int, plan: ReadPlan) -> pa.RecordBatch | None:
+        """See `Texts.read`."""
+        if low >= high or not self._shaped[low:high].all():
+            return None
+        text = self._text[self._starts[low] : self._ends[high - 1]]
+        return read_texts(text, plan, braces=high - low, rows=high - low)
+
+    def _normalise(self) -> None:
+        """Leave out blank lines, carriage returns and blanks at both ends of lines."""
+        whole = [
+            self._text[start:end]
+            for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True)
+        ]
+        lines = [line.strip(_BLANK) for line in whole]
+        keep = [i for i, line in enumerate(lines) if line]
+        lines = [lines[i] for i in keep]
+        self._offsets = self._starts[keep]
+        self._text = b"\n".join(lines)
+        sizes = np.fromiter(map(len, lines), np.int64, len(lines))
+        self._ends = np.cumsum(sizes + 1) - 1
+        self._starts = self._ends - sizes
+        data = np.frombuffer(self._text, np.uint8)
+        self._shaped = (data[self._starts] == OPEN) & (data[self._ends - 1] == CLOSE)
+
+
+class Payloads:
+    """Payloads of a column without nulls."""
+
+    def __init__(self, payloads: pa.BinaryArray) -> None:
+        self._payloads = payloads
+        self._trimmed = payloads
+        self._shaped = _shaped(payloads)
+        if not self._shaped.all():
+            text: Any = payloads.view(pa.string())
+            self._trimmed = pc.ascii_trim(text, characters=" \t\r\n").view(pa.binary())
+            self._shaped = _shaped(self._trimmed)
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+    def raw(self, index: int) -> bytes:
+        """A payload as it came."""
+        value: bytes = self._payloads[index].as_py()
+        return value
+
+    def parse(self, index: int) -> list[Row]:
+        """The objects of a payload. RowError if one of them is bad."""
+        return parse_payload(self.raw(index))
+
+    def read(self, low: int, high: int, plan: ReadPlan) -> pa.RecordBatch | None:
+        """See `Texts.read`."""
+        if low >= high or not self._shaped[low:high].all():
+            return None
+        lists: Any = pa.ListArray.from_arrays(pa.array([low, high], pa.int32()), self._trimmed)
+        joined: Any = pc.binary_join(lists, b"\n")
+        return read_texts(joined[0].as_py(), plan, braces=high - low, rows=None)
+
+
+def _shaped(payloads: pa.BinaryArray) -> npt.NDArray[np.bool_]:
+    """Which payloads begin with `{` and end with `}`."""
+    count = len(payloads)
+    _, offsets, data = payloads.buffers()
+    if count == 0 or data is None or data.size == 0:
+        return np.zeros(count, np.bool_)
+    places = np.frombuffer(offsets, np.int32)[payloads.offset : payloads.offset + count + 1]
+    text = np.frombuffer(data, np.uint8)
+    first = text[np.minimum(places[:-1], len(text) - 1)]
+    shaped: npt.NDArray[np.bool_] = (
+        (first == OPEN) & (text[places[1:] - 1] == CLOSE) & (places[1:] > places[:-1])
+    )
+    return shaped
+
+
+__all__ = ["Lines", "Payloads"]
