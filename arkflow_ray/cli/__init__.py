@@ -1,0 +1,1 @@
+"""The command line: parse, call, print. What a command needs is imported when it is called."""

@@ -1,0 +1,208 @@
+"""`arkflow-ray`: the commands and their options. Their work is in the modules beside this one.
+
+Imports typer and nothing heavier: `--help` answers before anyone wonders. Rich is left out of
+help and errors for the same reason.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from arkflow_ray.cli.exits import ExitCode, command, say
+
+app = typer.Typer(
+    name="arkflow-ray",
+    help="ArkFlow streaming pipelines, distributed on Ray.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+components = typer.Typer(
+    help="What pipelines can be made of.", rich_markup_mode=None, no_args_is_help=True
+)
+app.add_typer(components, name="components")
+
+
+class Format(StrEnum):
+    """How a command answers. An Enum, because older versions of typer know no Literal."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+FileArgument = Annotated[
+    Path | None, typer.Argument(metavar="FILE", help="Configuration: .yaml, .json or .toml.")
+]
+ConfigOption = Annotated[
+    Path | None, typer.Option("-c", "--config", metavar="FILE", help="The same, as in ArkFlow.")
+]
+LenientOption = Annotated[bool, typer.Option("--lenient", help="Unknown keys are warnings.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+FormatOption = Annotated[Format, typer.Option("-f", "--format", help="How to answer.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    config: ConfigOption = None,
+    validate: Annotated[
+        bool, typer.Option("-v", "--validate", help="Check the file and exit.")
+    ] = False,
+    as_json: JsonOption = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Run a pipeline: `arkflow-ray run FILE`, or `arkflow-ray --config FILE` as in ArkFlow."""
+    if context.invoked_subcommand is not None:
+        if config is not None or validate:
+            _misused(f"put it behind the command: arkflow-ray {context.invoked_subcommand} FILE")
+        return
+    if version:
+        version_command(as_json)
+    if config is None:
+        _misused(
+            "missing --config <FILE> (or run a subcommand: run, validate, explain, components, "
+            "schema)"
+        )
+    if validate:
+        validate_command(config, as_json=as_json)
+    run_command(config, as_json=as_json)
+
+
+@app.command("run")
+@command
+def run_command(
+    file: FileArgument = None,
+    config: ConfigOption = None,
+    inline: Annotated[
+        bool, typer.Option("--inline", help="Without Ray, in this process: for trying.")
+    ] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(help="A Ray cluster that is running; a local Ray is started without it."),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="ID", help="Run this stream or job. May be repeated."),
+    ] = None,
+    lenient: LenientOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Run the streams and jobs of FILE to their end.
+
+    Rows of `stdout` outputs go to stdout, everything else to stderr. Ctrl-C stops in order, twice
+    cancels. With --json, stderr is one JSON object a line, the last of them the result.
+    """
+    from arkflow_ray.cli.run import RunOptions, run
+
+    if inline and address is not None:
+        _misused("--inline runs without Ray: leave --address out")
+    return run(RunOptions(_file(file, config), inline, address, only or [], lenient, as_json))
+
+
+@app.command("validate")
+@command
+def validate_command(
+    file: FileArgument = None,
+    config: ConfigOption = None,
+    lenient: LenientOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Check FILE and show every mistake in it. Nothing is started, nothing connects."""
+    from arkflow_ray.cli.check import validate
+
+    return validate(_file(file, config), lenient=lenient, as_json=as_json)
+
+
+@app.command("explain")
+@command
+def explain_command(
+    file: FileArgument = None,
+    config: ConfigOption = None,
+    form: FormatOption = Format.TEXT,
+    lenient: LenientOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Show what FILE would run: operators, chains, edges, and why."""
+    from arkflow_ray.cli.check import explain
+
+    return explain(_file(file, config), lenient=lenient, as_json=as_json or form is Format.JSON)
+
+
+@components.command("list")
+@command
+def list_command(
+    kind: Annotated[
+        str | None, typer.Option("-k", "--kind", metavar="KIND", help="Only this kind.")
+    ] = None,
+    form: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> int:
+    """List the components: inputs, outputs, processors, codecs."""
+    from arkflow_ray.cli.catalog import list_components
+
+    return list_components(kind, as_json=as_json or form is Format.JSON)
+
+
+@components.command("show")
+@command
+def show_command(
+    kind: Annotated[str, typer.Argument(metavar="KIND")],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    form: FormatOption = Format.TEXT,
+    as_json: JsonOption = False,
+) -> int:
+    """Describe a component: its fields and an example."""
+    from arkflow_ray.cli.catalog import show_component
+
+    return show_component(kind, name, as_json=as_json or form is Format.JSON)
+
+
+@app.command("schema")
+@command
+def schema_command(
+    as_json: Annotated[bool, typer.Option("--json", help="It always is.")] = False,
+) -> int:
+    """Print the JSON Schema of configuration files, for editors."""
+    from arkflow_ray.cli.catalog import print_schema
+
+    del as_json
+    return print_schema()
+
+
+@command
+def version_command(as_json: bool) -> int:
+    """Print the version."""
+    import json
+
+    from arkflow_ray import __version__
+
+    print(json.dumps({"version": __version__}) if as_json else f"arkflow-ray {__version__}")
+    return ExitCode.DONE
+
+
+def _file(file: Path | None, config: Path | None) -> Path:
+    if file is not None and config is not None:
+        _misused("name the file once: as FILE or with --config")
+    named = file or config
+    if named is None:
+        _misused("name the file: as FILE or with --config")
+    return named
+
+
+def _misused(message: str) -> NoReturn:
+    say(f"Error: {message}")
+    raise typer.Exit(ExitCode.USAGE)
+
+
+def main() -> None:
+    """Entry point of the program."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
+
+__all__ = ["app", "main"]

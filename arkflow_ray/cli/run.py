@@ -1,0 +1,181 @@
+"""`run`: check, start, watch, tell how it ended. stdout belongs to the rows (P9)."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final, Literal, NoReturn
+
+from arkflow_kernel.errors import ArkflowError, ClusterError, ConfigError
+from arkflow_kernel.protocol import OutcomeKind
+from arkflow_ray.attached import AttachedRun, StopSignals
+from arkflow_ray.cli.exits import ExitCode
+from arkflow_ray.cli.problems import check, has_errors, issue_lines, issues_json, summary
+from arkflow_ray.config.issues import LocatedIssue
+from arkflow_ray.observability.display import Display, LiveDisplay, LogDisplay
+from arkflow_ray.observability.logs import Logging, start_logging
+from arkflow_ray.observability.results import JobResult, advice, results_json, results_text
+from arkflow_ray.observability.rows import StdoutRows
+from arkflow_ray.observability.screen import Screen
+from arkflow_ray.pipeline import select_jobs
+from arkflow_ray.runtime.launch import RunSettings, launch
+
+if TYPE_CHECKING:
+    from arkflow_ray.config.project import CheckedJob, CheckedProject
+
+GIVEN_UP: Final = "given up without waiting; files that were not published stay behind"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the user asked for."""
+
+    path: Path
+    inline: bool
+    address: str | None
+    only: Sequence[str]
+    lenient: bool
+    as_json: bool
+
+
+def run(options: RunOptions) -> int:
+    """Run a file; the exit code."""
+    screen = _screen(options)
+    project, issues = check(options.path, lenient=options.lenient)
+    if project is None or has_errors(issues):
+        _tell_mistakes(screen, options, issues)
+        return ExitCode.USAGE
+    try:
+        jobs = select_jobs(project.jobs, options.only)
+    except ConfigError as error:
+        _tell_error(screen, options, error, ExitCode.USAGE)
+        return ExitCode.USAGE
+    logging = _logging(screen, options, project)
+    try:
+        for line in issue_lines(issues):
+            screen.print(line + "\n")
+        return _run(screen, options, jobs)
+    finally:
+        logging.close()
+
+
+def _run(screen: Screen, options: RunOptions, jobs: "Sequence[CheckedJob]") -> int:
+    display = LiveDisplay(screen) if screen.live else LogDisplay()
+    rows = StdoutRows(screen)
+    signals = StopSignals()
+    try:
+        results = _attached(options, jobs, display, rows, signals)
+    except ArkflowError as error:
+        display.close()
+        code = _launch_code(error)
+        _tell_error(screen, options, error, code)
+        return code
+    finally:
+        display.close()
+    code = exit_code(results, signals, rows)
+    screen.print(results_json(results, code) + "\n" if options.as_json else results_text(results))
+    return code
+
+
+def _attached(
+    options: RunOptions,
+    jobs: "Sequence[CheckedJob]",
+    display: Display,
+    rows: StdoutRows,
+    signals: StopSignals,
+) -> list[JobResult]:
+    settings = RunSettings(options.inline, options.address)
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        running = launch(jobs, settings, rows, display.phase)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    with signals:
+        try:
+            results = AttachedRun(running, signals, display, rows).watch()
+            running.close()
+        except KeyboardInterrupt:
+            display.close()
+            _give_up()
+        except BaseException:
+            running.close()
+            raise
+    return results
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """SIGTERM while Ray starts: nothing runs yet that could be stopped in order."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _give_up() -> NoReturn:
+    """The third Ctrl-C: something hangs, so nothing is waited for."""
+    sys.stderr.write(GIVEN_UP + "\n")
+    sys.stderr.flush()
+    os._exit(ExitCode.CANCELLED)
+
+
+def exit_code(results: Sequence[JobResult], signals: StopSignals, rows: StdoutRows) -> ExitCode:
+    """The worst of the jobs' ends; a cancel because nobody reads stdout is none."""
+    ends = {result.outcome for result in results}
+    if OutcomeKind.FAILED.value in ends:
+        return ExitCode.FAILED
+    if OutcomeKind.CANCELLED.value not in ends:
+        return ExitCode.DONE
+    if signals.interrupts:
+        return ExitCode.CANCELLED
+    return ExitCode.DONE if rows.closed else ExitCode.FAILED
+
+
+def _launch_code(error: ArkflowError) -> ExitCode:
+    if isinstance(error, ClusterError):
+        return ExitCode.NO_CLUSTER
+    return ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
+
+
+def _screen(options: RunOptions) -> Screen:
+    live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not options.as_json
+    return Screen(sys.stderr, live=live, shared=sys.stdout.isatty())
+
+
+def _logging(screen: Screen, options: RunOptions, project: "CheckedProject") -> Logging:
+    """What the file's `logging:` section says (A.3); with --json, lines are JSON."""
+    top = project.reading.top
+    config = top.logging if top is not None else None
+    form: Literal["plain", "json"] = "plain" if config is None else config.format
+    logging = start_logging(
+        screen.print,
+        level="info" if config is None else config.level,
+        form="json" if options.as_json else form,
+        file_path=None if config is None else config.file_path,
+    )
+    if logging.note is not None:
+        screen.print(logging.note + "\n")
+    return logging
+
+
+def _tell_mistakes(screen: Screen, options: RunOptions, issues: Sequence[LocatedIssue]) -> None:
+    if options.as_json:
+        told = {"jobs": [], "issues": issues_json(issues), "exit_code": int(ExitCode.USAGE)}
+        screen.print(json.dumps(told, ensure_ascii=False) + "\n")
+        return
+    lines = [*issue_lines(issues), summary(options.path, issues, "; nothing was started")]
+    screen.print("\n".join(lines) + "\n")
+
+
+def _tell_error(screen: Screen, options: RunOptions, error: ArkflowError, code: ExitCode) -> None:
+    if options.as_json:
+        fields = {"type": type(error).__name__, "message": error.message}
+        told = {"jobs": [], "error": fields, "exit_code": int(code)}
+        screen.print(json.dumps(told, ensure_ascii=False) + "\n")
+        return
+    hint = advice(error)
+    screen.print(f"{error.message}\n" + (f"{hint}\n" if hint else ""))
+
+
+__all__ = ["RunOptions", "exit_code", "run"]

@@ -1,0 +1,1 @@
+"""What a running job shows: log lines, the live display, figures and results. No decisions."""

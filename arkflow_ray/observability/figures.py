@@ -1,0 +1,74 @@
+"""Rows, rates and states of a job as a user sees them, from what the coordinator reports.
+
+Plain data and arithmetic: no clock, no printing. Invariant: `read` counts every row that a source
+yielded, also those that could not be decoded and those that a codec left out.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from arkflow_kernel.protocol import JobState, JobStatus
+
+RATE_WINDOW_S = 5.0
+"""Rates are means over this many seconds: reports come once a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFigures:
+    """One job's counters at one moment. `written` is rows per sink; `ready` of `chains` run."""
+
+    job: str
+    state: JobState
+    cause: str = ""
+    chains: int = 0
+    ready: int = 0
+    read: int = 0
+    written: Mapping[str, int] = field(default_factory=dict)
+    bad: int = 0
+    skipped: int = 0
+
+    @property
+    def rows_written(self) -> int:
+        """Rows over all sinks."""
+        return sum(self.written.values())
+
+
+def figures(job: str, status: JobStatus, chains: int) -> JobFigures:
+    """What `status` says about a job of that many chains."""
+    read = bad = skipped = 0
+    written: dict[str, int] = {}
+    for chain in status.chains.values():
+        failed = sum(counts.errors for counts in chain.operators)
+        read += chain.rows_in + chain.bad_rows + chain.skipped_rows
+        bad += chain.bad_rows + failed
+        skipped += chain.skipped_rows
+        for output, rows in chain.rows_to:
+            written[output] = written.get(output, 0) + rows
+    return JobFigures(
+        job, status.state, status.cause, chains, status.ready, read, written, bad, skipped
+    )
+
+
+class RateMeter:
+    """Rows per second over the last seconds of a rising counter."""
+
+    def __init__(self, window_s: float = RATE_WINDOW_S) -> None:
+        self._window_s = window_s
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def sample(self, now_s: float, rows: int) -> float:
+        """Take the counter at a moment of a monotonic clock; the rate, 0 if there is none yet."""
+        if not self._samples or self._samples[-1][1] != rows:
+            self._samples.append((now_s, rows))
+        while len(self._samples) > 2 and now_s - self._samples[0][0] > self._window_s:
+            self._samples.popleft()
+        first_s, first = self._samples[0]
+        last_s, last = self._samples[-1]
+        # A counter that stands still for longer than the window is a rate of nothing.
+        if last_s <= first_s or now_s - last_s > self._window_s:
+            return 0.0
+        return (last - first) / (last_s - first_s)
+
+
+__all__ = ["RATE_WINDOW_S", "JobFigures", "RateMeter", "figures"]

@@ -1,0 +1,135 @@
+"""How jobs ended: figures, error and what to do about it, for a person and for a program."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from arkflow_kernel.errors import (
+    ActorLostError,
+    ArkflowError,
+    OperatorTimeoutError,
+    ProcessingError,
+    ProtocolError,
+)
+from arkflow_kernel.protocol import JobOutcome, OutcomeKind
+from arkflow_ray.observability.figures import JobFigures
+
+_ADVICE: Final[tuple[tuple[type[ArkflowError], str], ...]] = (
+    # The time-out's own message says what to do.
+    (OperatorTimeoutError, ""),
+    (
+        ProcessingError,
+        "correct the operator or its input; an `error_output` keeps what fails and lets the "
+        "rest go on",
+    ),
+    (ProtocolError, "this is a fault of arkflow-ray; report it with the text above"),
+    (
+        ActorLostError,
+        "look for the reason on its node (out of memory, killed); run the job again",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """The end of one job; `duration_s` runs from its deployment to its end.
+
+    `rows_written` is per sink what was handed to it: all of it is confirmed if the job finished
+    or was stopped, and perhaps not the last of it if it failed or was cancelled.
+    """
+
+    job: str
+    outcome: str
+    rows_read: int
+    rows_written: Mapping[str, int]
+    bad_rows: int
+    skipped_rows: int
+    duration_s: float
+    error: ArkflowError | None = None
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows read per second of the job's life; 0 for a job without a measurable one."""
+        return self.rows_read / self.duration_s if self.duration_s > 0 else 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether the job failed."""
+        return self.outcome == OutcomeKind.FAILED.value
+
+    def as_dict(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        error = self.error
+        return {
+            "job": self.job,
+            "outcome": self.outcome,
+            "rows_read": self.rows_read,
+            "rows_written": dict(self.rows_written),
+            "bad_rows": self.bad_rows,
+            "skipped_rows": self.skipped_rows,
+            "duration_s": round(self.duration_s, 3),
+            "rows_per_s": round(self.rows_per_s, 1),
+            "error": None
+            if error is None
+            else {"type": type(error).__name__, "message": error.message},
+        }
+
+
+def job_result(last: JobFigures, outcome: JobOutcome, duration_s: float) -> JobResult:
+    """A job's last figures and its outcome, together."""
+    return JobResult(
+        last.job,
+        outcome.kind.value,
+        last.read,
+        dict(last.written),
+        last.bad,
+        last.skipped,
+        duration_s,
+        outcome.error,
+    )
+
+
+def results_json(results: Sequence[JobResult], exit_code: int) -> str:
+    """All results as one JSON object on one line."""
+    jobs = [result.as_dict() for result in results]
+    return json.dumps({"jobs": jobs, "exit_code": exit_code}, ensure_ascii=False)
+
+
+def results_text(results: Sequence[JobResult]) -> str:
+    """All results for a person: a few lines per job."""
+    return "".join(_text(result) for result in results)
+
+
+def advice(error: ArkflowError) -> str:
+    """What a user can do about an error whose message does not say it; may be empty."""
+    return next((text for kind, text in _ADVICE if isinstance(error, kind)), "")
+
+
+def _text(result: JobResult) -> str:
+    lines = [f"{result.job}: {result.outcome} after {result.duration_s:,.1f} s"]
+    lines.append(f"  read     {_rows(result.rows_read)}, {result.rows_per_s:,.0f} rows/s")
+    for sink, rows in result.rows_written.items():
+        lines.append(f"  written  {_rows(rows)} to {sink}")
+    if result.bad_rows:
+        lines.append(f"  bad      {_rows(result.bad_rows)}")
+    if result.skipped_rows:
+        lines.append(f"  skipped  {_rows(result.skipped_rows)}")
+    if result.error is not None:
+        lines.append(f"  error    {_indented(result.error)}")
+        hint = advice(result.error)
+        if hint:
+            lines.append(f"  to do    {hint}")
+    return "\n".join(lines) + "\n"
+
+
+def _indented(error: ArkflowError) -> str:
+    notes: list[str] = getattr(error, "__notes__", [])
+    return "\n".join([error.message, *notes]).replace("\n", "\n           ")
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row" if count == 1 else f"{count:,} rows"
+
+
+__all__ = ["JobResult", "advice", "job_result", "results_json", "results_text"]

@@ -1,0 +1,142 @@
+"""The Python API: a configuration file, checked, explained and run from a program or a notebook.
+
+It prints the rows of `stdout` sinks to `sys.stdout` and nothing else. The file's `logging:` section
+is for the command line: in a program, the standard library's logger `arkflow_ray` is the program's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from arkflow_kernel.errors import ConfigError, Issue
+from arkflow_ray.config.issues import LoadError, LocatedIssue
+from arkflow_ray.observability.results import JobResult
+
+if TYPE_CHECKING:
+    from arkflow_ray.config.project import CheckedJob, CheckedProject
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How all jobs of a run ended, in the order of the file. None of them failed."""
+
+    jobs: tuple[JobResult, ...]
+
+    def __getitem__(self, job: str) -> JobResult:
+        """One job's result; `KeyError` if it did not run."""
+        for result in self.jobs:
+            if result.job == job:
+                return result
+        raise KeyError(job)
+
+
+class Pipeline:
+    """A configuration file with its streams and jobs. The file is read when something needs it."""
+
+    def __init__(
+        self, path: str | Path, *, lenient: bool = False, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.path = Path(path)
+        self._lenient = lenient
+        self._env = env
+        self._project: CheckedProject | None = None
+
+    def __repr__(self) -> str:
+        return f"Pipeline({str(self.path)!r})"
+
+    def validate(self) -> list[LocatedIssue]:
+        """Every mistake and warning, by place; empty if the file is right. Builds all components
+        without connecting them."""
+        try:
+            return self._checked().issues
+        except LoadError as error:
+            return error.located
+
+    def explain(self, form: Literal["text", "json"] = "text") -> str:
+        """What the jobs will do. Raises `LoadError` with every mistake if the file is wrong."""
+        from arkflow_ray.explained import explain_jobs
+
+        return explain_jobs(self._runnable(None), form)
+
+    def run(
+        self,
+        *,
+        inline: bool = False,
+        only: Sequence[str] | None = None,
+        address: str | None = None,
+    ) -> RunResult:
+        """Run the jobs to their end, on Ray or (`inline`) in this process.
+
+        A Ray that this process is connected to is used and left as it is; else `address` is
+        joined; else a local Ray is started and shut down at the end. Works in any thread and
+        under a running event loop, which it blocks. In the main thread a first Ctrl-C stops in
+        order, a second cancels; then `KeyboardInterrupt` is raised.
+
+        Raises `LoadError` for mistakes in the file, `ConfigError` for an unknown id in `only`,
+        `ClusterError` or `ResourceError` if there is no Ray to be had, and the error of a job
+        that failed (of several: the first one's, with a note of the others).
+        """
+        from arkflow_ray.attached import AttachedRun, StopSignals, first_failure
+        from arkflow_ray.observability.display import LogDisplay
+        from arkflow_ray.observability.rows import StdoutRows
+        from arkflow_ray.runtime.launch import RunSettings, launch
+
+        selected = self._runnable(only)
+        rows, display = StdoutRows(), LogDisplay()
+        jobs = launch(selected, RunSettings(inline, address), rows, display.phase)
+        # SIGTERM is the program's own.
+        with StopSignals(terminate=False) as signals:
+            try:
+                results = AttachedRun(jobs, signals, display, rows).watch()
+            finally:
+                jobs.close()
+        error = first_failure(results)
+        if error is not None:
+            raise error
+        if signals.interrupts:
+            raise KeyboardInterrupt
+        return RunResult(tuple(results))
+
+    def _checked(self) -> "CheckedProject":
+        if self._project is None:
+            from arkflow_ray.config.project import check_file
+
+            self._project = check_file(self.path, lenient=self._lenient, env=self._env)
+        return self._project
+
+    def _runnable(self, only: Sequence[str] | None) -> "list[CheckedJob]":
+        project = self._checked()
+        if project.errors:
+            raise LoadError(project.errors)
+        return select_jobs(project.jobs, only)
+
+
+def load(
+    path: str | Path, *, lenient: bool = False, env: Mapping[str, str] | None = None
+) -> Pipeline:
+    """A pipeline from a .yaml, .yml, .json or .toml file.
+
+    `lenient` turns unknown keys into warnings; `env` replaces the environment that `${env:…}`
+    and `${secret:…}` look into. What is wrong with the file is told by `validate`, and raised by
+    `explain` and `run`.
+    """
+    return Pipeline(path, lenient=lenient, env=env)
+
+
+def select_jobs(jobs: "Sequence[CheckedJob]", only: Sequence[str] | None) -> "list[CheckedJob]":
+    """The jobs of these ids, in the order of the file; all without ids. `ConfigError` for an id
+    that is none."""
+    if not only:
+        return list(jobs)
+    known = [job.id for job in jobs]
+    unknown = [wanted for wanted in only if wanted not in known]
+    if unknown:
+        listed = ", ".join(known)
+        raise ConfigError(
+            [Issue("", f"no job has the id '{i}'; there are: {listed}") for i in unknown]
+        )
+    return [job for job in jobs if job.id in only]
+
+
+__all__ = ["Pipeline", "RunResult", "load", "select_jobs"]
