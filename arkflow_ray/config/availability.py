@@ -5,7 +5,7 @@ to nothing) and the job fields that the kernel's own table, `job_availability`, 
 Removing a row enables the feature.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,23 +31,34 @@ def _never(feature: str, instead: str) -> str:
 class Row:
     """A place, what is said about it, and the values that are accepted there.
 
-    `pattern` is a path with `[*]` for every item of a list. `null` is accepted everywhere.
+    `pattern` is a path with `[*]` for every item of a list. `null` is accepted everywhere. `only`
+    looks at the mapping that holds the key: where another refusal covers the key, it is False.
     """
 
     pattern: str
     sentence: str
     accepted: tuple[Any, ...] = ()
-    warning: bool = False
+    only: Callable[[dict[str, Any]], bool] = lambda _: True
 
     def steps(self) -> ConfigPath:
         """The pattern with `*` as a step for every index."""
         return parse_path(self.pattern.replace("[*]", f".{_ANY}"))
 
 
+def _keyless(operator: dict[str, Any]) -> bool:
+    return operator.get("kind") not in {"window", "join"} and operator.get("stateful") is not True
+
+
+def _processing_time(time: dict[str, Any]) -> bool:
+    return time.get("mode") != "event_time"
+
+
 _STATE = _later("`state`", "keyed state, checkpoints and recovery")
 _DELIVERY = _later("`delivery`", "checkpoints and recovery")
 _HUB = _never("the hub", "Ray manages the nodes; leave the key out")
 _SERVER = _later("the HTTP server (`health_check`)", "observability")
+_KEY = _later("`key_field`", "keyed operators")
+_TIME = _later("event time", "windows")
 _LATENESS = _later("lateness", "event time and windows")
 
 TABLE: Final[tuple[Row, ...]] = (
@@ -75,9 +86,10 @@ TABLE: Final[tuple[Row, ...]] = (
     Row("streams[*].delivery", _DELIVERY),
     Row("jobs[*].state", _STATE),
     Row("jobs[*].delivery", _DELIVERY),
-    Row("jobs[*].operators[*].key_field", _later("`key_field`", "keyed operators")),
-    Row("jobs[*].sources[*].time.allowed_lateness_ms", _LATENESS, (0,)),
-    Row("jobs[*].sources[*].time.late_event_policy", _LATENESS, ("drop",)),
+    Row("jobs[*].operators[*].key_field", _KEY, only=_keyless),
+    Row("jobs[*].sources[*].time.timestamp_field", _TIME, only=_processing_time),
+    Row("jobs[*].sources[*].time.allowed_lateness_ms", _LATENESS, (0,), _processing_time),
+    Row("jobs[*].sources[*].time.late_event_policy", _LATENESS, ("drop",), _processing_time),
 )
 """Places that a file may fill and this release does not serve."""
 
@@ -90,18 +102,24 @@ def availability_issues(data: dict[str, Any]) -> list[Issue]:
     """One issue for each place of the file that this release does not serve."""
     issues: list[Issue] = []
     for row in TABLE:
-        for path, value in _matches(data, row.steps(), ()):
-            if not any(type(value) is type(a) and value == a for a in row.accepted):
-                issues.append(Issue(render_path(path), row.sentence, row.warning))
+        *steps, key = row.steps()
+        for path, parent in _matches(data, tuple(steps), ()):
+            value = parent.get(str(key))
+            accepted = any(type(value) is type(a) and value == a for a in (None, *row.accepted))
+            if not accepted and row.only(parent):
+                issues.append(Issue(render_path((*path, key)), row.sentence))
     issues += _health_check(data.get("health_check"))
     for path, buffer in _matches(data, ("streams", _ANY, "buffer"), ()):
         issues += _memory_buffer(path, buffer)
     return issues
 
 
-def _matches(value: Any, steps: ConfigPath, path: ConfigPath) -> Iterator[tuple[ConfigPath, Any]]:
+def _matches(
+    value: Any, steps: ConfigPath, path: ConfigPath
+) -> Iterator[tuple[ConfigPath, dict[str, Any]]]:
+    """The mappings at a pattern; what has another shape is the models' matter."""
     if not steps:
-        if value is not None:
+        if isinstance(value, dict):
             yield path, value
         return
     step, rest = steps[0], steps[1:]
@@ -118,9 +136,9 @@ def _health_check(section: Any) -> list[Issue]:
     return [Issue("health_check", _SILENT_SERVER, warning=True)]
 
 
-def _memory_buffer(path: ConfigPath, buffer: Any) -> list[Issue]:
+def _memory_buffer(path: ConfigPath, buffer: dict[str, Any]) -> list[Issue]:
     """The values of a memory buffer; its keys are the compiler's matter."""
-    if not isinstance(buffer, dict) or buffer.get("type") != "memory":
+    if buffer.get("type") != "memory":
         return []
     try:
         MemoryBufferConfig.model_validate(buffer)

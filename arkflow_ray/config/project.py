@@ -89,7 +89,8 @@ def check(loaded: LoadedConfig) -> CheckedProject:
     return _check(loaded.reading)
 
 
-def _check(reading: Reading) -> CheckedProject:
+def _check(given: Reading) -> CheckedProject:
+    reading = replace(given, issues=list(given.issues))
     _add(reading, availability_issues(reading.data), lambda path: path)
     _check_components(reading)
     jobs = [_stream(reading, i, parsed) for i, parsed in enumerate(reading.streams)]
@@ -104,11 +105,11 @@ def _add(
     foreign: ConfigPath | None = None,
 ) -> None:
     """Note what a check found, except where an earlier check has complained already."""
-    taken = {i.path: i.warning for i in reading.issues}
+    told = {i.path for i in reading.issues}
+    wrong = {i.path for i in reading.issues if not i.warning}
     for issue in issues:
         path = place(parse_path(issue.path))
-        complained = taken.get(render_path(path))
-        if complained is None or (complained and not issue.warning):
+        if render_path(path) not in (told if issue.warning else wrong):
             reading.add(
                 path,
                 issue.message,
