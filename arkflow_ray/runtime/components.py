@@ -1,13 +1,16 @@
 """Builds a chain's components from the registry, with secrets resolved (M8)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from arkflow_kernel.plan import ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import LineOutput, Operator, SinkWriter, SourceReader
 from arkflow_ray.components.api import BuildContext, Built, ComponentKind
-from arkflow_ray.components.building import build_component
+from arkflow_ray.components.building import build_component, component_model
 from arkflow_ray.config.secrets import resolve_secrets
+
+BATCHES_PER_SECOND = 10
 
 
 class RegistryComponents:
@@ -25,7 +28,8 @@ class RegistryComponents:
     def source(self, plan: SourcePlan) -> SourceReader:
         """See `ComponentFactory.source`."""
         context = BuildContext(plan.operator)
-        return cast(SourceReader, self._build(ComponentKind.INPUT, plan.component, context))
+        component = paced(plan)
+        return cast(SourceReader, self._build(ComponentKind.INPUT, component, context))
 
     def operator(self, plan: OperatorPlan, workers: int) -> Operator:
         """See `ComponentFactory.operator`."""
@@ -43,4 +47,21 @@ class RegistryComponents:
         )
 
 
-__all__ = ["RegistryComponents"]
+def paced(plan: SourcePlan) -> ComponentPlan:
+    """The source's component; with `rows_per_second`, in batches that leave ten times a second.
+
+    The machine spaces batches, not rows, so a batch of 8,192 rows at 100 rows a second would be
+    a burst every 82 seconds. A `batch_rows` that the user wrote stands.
+    """
+    component = plan.component
+    model = component_model(ComponentKind.INPUT, component.type)
+    if plan.rows_per_second is None or model is None or "batch_rows" in component.config:
+        return component
+    field = model.model_fields.get("batch_rows")
+    if field is None:
+        return component
+    rows = min(int(field.default), max(1, int(plan.rows_per_second / BATCHES_PER_SECOND)))
+    return replace(component, config={**component.config, "batch_rows": rows})
+
+
+__all__ = ["RegistryComponents", "paced"]
