@@ -9,8 +9,10 @@ reverse order → the outcome is returned. A lane that hangs in user code is giv
 """
 
 import asyncio
+import os
 import resource
 import time
+from dataclasses import replace
 
 from arkflow_kernel.chain_work import ChainWork, ComponentFactory, LaneKey, lane_of
 from arkflow_kernel.errors import ComponentError, ProtocolError
@@ -211,13 +213,14 @@ class ChainHost:
             return self._usage_at_end
         now, start = process_usage(), self._usage_at_start
         cpu_ms = 0 if start is None else now.cpu_ms - start.cpu_ms
-        return ChainUsage(cpu_ms, now.rss_peak_bytes)
+        return replace(now, cpu_ms=cpu_ms)
 
 
 def process_usage() -> ChainUsage:
     """User and system time of this process so far, and its peak resident memory."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return ChainUsage(int((usage.ru_utime + usage.ru_stime) * 1000), usage.ru_maxrss * 1024)
+    cpu_ms = int((usage.ru_utime + usage.ru_stime) * 1000)
+    return ChainUsage(cpu_ms, usage.ru_maxrss * 1024, os.getpid())
 
 
 __all__ = ["ChainHost", "process_usage"]

@@ -72,6 +72,7 @@ class ChainUsage:
 
     cpu_ms: int = 0
     rss_peak_bytes: int = 0
+    pid: int = 0
 
 
 __all__ = ["ChainStatistics", "ChainUsage", "OperatorCounts"]
