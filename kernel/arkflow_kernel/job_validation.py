@@ -39,22 +39,6 @@ def validate_job(job: JobSpec) -> list[Issue]:
     ]
 
 
-def identity_issues(stream_ids: list[str | None], job_ids: list[str]) -> list[Issue]:
-    """Ids that stand twice in a file: streams and jobs share one namespace (A.6)."""
-    issues: list[Issue] = []
-    seen: dict[str, str] = {}
-    named = [(f"streams[{i}].id", "stream", i, id_) for i, id_ in enumerate(stream_ids)]
-    named += [(f"jobs[{i}].id", "job", i, id_) for i, id_ in enumerate(job_ids)]
-    for path, what, index, given in named:
-        name = given if given is not None else f"stream-{index}"
-        if name in seen:
-            at = f" at index {index}" if what == "stream" else ""
-            text = f"Duplicate {what} id '{name}'{at}, after {seen[name]}; give it another id"
-            issues.append(Issue(path, text))
-        seen.setdefault(name, path)
-    return issues
-
-
 def _job(job: JobSpec) -> Iterator[Issue]:
     if not JOB_ID.fullmatch(job.id):
         yield Issue("id", f"invalid Job id '{job.id}'; use 1-128 letters, numbers, '-' or '_'")
@@ -289,4 +273,4 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-__all__ = ["UNAVAILABLE", "Unavailable", "identity_issues", "unavailable", "validate_job"]
+__all__ = ["UNAVAILABLE", "Unavailable", "unavailable", "validate_job"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from arkflow_kernel.errors import ConfigError
 from arkflow_kernel.job import JobSpec, StreamSpec
-from arkflow_kernel.job_validation import identity_issues, validate_job
+from arkflow_kernel.job_validation import validate_job
 from arkflow_kernel.stream_compiler import WORKERS_KEY, compile_stream
 
 Streams = Callable[..., StreamSpec]
@@ -299,10 +299,3 @@ def test_any_stream_compiles_to_the_same_valid_bytes_twice(
     assert JobSpec.model_validate_json(text) == one.job
     assert set(one.paths) == {operator.id for operator in one.job.operators}
     assert validate_job(one.job) == []
-
-
-def test_streams_and_jobs_share_one_namespace() -> None:
-    issues = identity_issues(["a", None, "stream-1", "b"], ["c", "a", "c"])
-    assert [issue.path for issue in issues] == ["streams[2].id", "jobs[1].id", "jobs[2].id"]
-    assert issues[0].message.startswith("Duplicate stream id 'stream-1' at index 2")
-    assert issues[1].message.startswith("Duplicate job id 'a'")
