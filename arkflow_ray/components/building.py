@@ -124,9 +124,9 @@ def _codec(plan: ComponentPlan, context: BuildContext, resolve: Resolve) -> _Par
     config = dict(plan.codec)
     name = config.pop("type", None)
     if name is None:
-        return _Part([Issue("codec.type", "missing required key 'type'")])
+        return _Part([Issue("codec", "missing required key 'type'")])
     if not isinstance(name, str):
-        return _Part([Issue("codec.type", f"expected text, got {describe(name)}")])
+        return _Part([Issue("codec", f"`type`: expected text, got {describe(name)}")])
     inner = ComponentPlan(name, config)
     part = _component(ComponentKind.CODEC, inner, replace(context, codec=None), resolve)
     return _Part([replace(i, path=join_paths("codec", i.path)) for i in part.issues], part.built)

@@ -1,0 +1,448 @@
+"""Checking a whole file: all mistakes of all checks at once, each place once."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arkflow_kernel.errors import Issue
+from arkflow_ray.config import project
+from arkflow_ray.config.loader import load
+from arkflow_ray.config.project import CheckedProject, check, check_file
+
+STREAM = """
+streams:
+  - id: a
+    input: {type: generate, context: '{"a": 1}'}
+    pipeline:
+      processors:
+        - {type: sql, query: SELECT 1}
+    output: {type: stdout}
+"""
+JOB = """
+jobs:
+  - id: j
+    version: 1
+    operators:
+      - {id: in, kind: source}
+      - {id: m, kind: map, config: {type: sql, query: SELECT 1}}
+      - {id: out, kind: sink}
+    edges:
+      - {id: e, from: in, to: m}
+      - {id: f, from: m, to: out}
+    sources:
+      - operator_id: in
+        input_type: generate
+        config: {type: generate, context: x}
+        codec: json
+        time: {mode: processing_time}
+    sinks:
+      - {operator_id: out, output_type: stdout}
+"""
+SECRETS = {"ARKFLOW_SECRET_P": "hunter22", "P": "hunter33"}
+
+
+def told(checked: CheckedProject) -> list[str]:
+    return [str(i).replace(str(checked.path), "F") for i in checked.issues]
+
+
+def paths(checked: CheckedProject) -> list[str]:
+    return [i.path for i in checked.errors]
+
+
+def test_a_good_file_gives_the_job_and_its_plan(write: Any) -> None:
+    checked = check(load(write(STREAM + JOB), env={}))
+    assert told(checked) == []
+    assert checked.ok
+    assert [(j.id, j.form, j.place) for j in checked.jobs] == [
+        ("a", "stream", "streams[0]"),
+        ("j", "job", "jobs[0]"),
+    ]
+    for job in checked.jobs:
+        assert job.job is not None
+        assert job.graph is not None
+        assert len(job.graph.chains) == 1
+
+
+SIX = """\
+streams:
+  - id: a
+    input: {type: generat, context: x}
+    pipeline:
+      thread_num: 0
+      processors:
+        - {type: sql, query: SELEC 1}
+        - {type: arrow_to_json, pretty: true}
+    output: {type: stdout, codec: {type: json, on_error: stop}}
+    durability: {enabled: true}
+    eror_output: {type: drop}
+"""
+
+
+def test_a_file_with_six_mistakes_of_six_checks_shows_all_six(write: Any) -> None:
+    found = told(check_file(write(SIX), env={}))
+    assert [re.match(r"F:\d+:\d+: [^ ]*", f)[0] for f in found] == [
+        "F:3:19: streams[0].input.type:",
+        "F:5:19: streams[0].pipeline.thread_num:",
+        "F:7:30: streams[0].pipeline.processors[0].query:",
+        "F:8:33: streams[0].pipeline.processors[1].pretty:",
+        "F:9:58: streams[0].output.codec.on_error:",
+        "F:10:17: streams[0].durability:",
+        "F:11:5: streams[0].eror_output:",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "message"),
+    [
+        (
+            "type: generate",
+            "type: generat",
+            "4:19",
+            "Unknown input type: generat; did you mean 'generate'?",
+        ),
+        ("type: generate", "type: xyz", "4:19", "Unknown input type: xyz; available: file, "),
+        ("type: generate", "type: kafka", "4:19", "the input 'kafka' is not available in this "),
+        ("type: generate", "type: rocketmq", "4:19", "the input 'rocketmq' existed only in side"),
+        ("type: sql", "type: SQL", "7:18", "Unknown processor type: SQL; did you mean 'sql'?"),
+        ("context:", "context: 1, interval:", "4:38", "expected text, got an integer"),
+        ("context:", "contxt: 1, context:", "4:29", "unknown key 'contxt'; did you mean "),
+        ("context: '{\"a\": 1}'", "batch_size: 1", "4:12", "missing required key 'context'"),
+        (
+            "context:",
+            "types: {a: it}, context:",
+            "4:40",
+            "must be one of 'int', 'float', 'text'; did you mean 'int'?",
+        ),
+        ("context:", "rows_per_second: 0, context:", "4:46", "must be above 0 and finite"),
+        ("context:", "rows_per_second: x, context:", "4:46", "expected a number, got text"),
+        ("context:", "codec: jsn, context:", "4:36", "Unknown codec type: jsn; did you mean "),
+        ("context:", "codec: {on_error: skip}, context:", "4:36", "missing required key 'type'"),
+        ("context:", "codec: {type: json, x: 1}, context:", "4:49", "unknown key 'x'; known: "),
+        ("type: generate", "type: file, codec: json", "4:32", "the input 'file' takes no codec"),
+        ("SELECT 1", "empty", "7:30", "the query 'empty' selects nothing"),
+        ("SELECT 1", "DROP x", "7:30", "SQL query error: expected SELECT, got DROP x"),
+        ("SELECT 1", "SELECT crash", "7:11", "the processor 'sql' cannot be built: RuntimeError"),
+        ("type: stdout", "type: stdout, x: 1", "8:28", "unknown key 'x'"),
+    ],
+)
+def test_a_mistake_in_a_component_is_told_with_its_place(
+    write: Any, old: str, new: str, place: str, message: str
+) -> None:
+    (found,) = told(check_file(write(STREAM.replace(old, new)), env={}))
+    assert found.startswith(f"F:{place}: ")
+    assert message in found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("input_type: generate", "input_type: generat", "jobs[0].sources[0].input_type"),
+        ("codec: json", "codec: jsn", "jobs[0].sources[0].codec.type"),
+        ("context: x", "context: 1", "jobs[0].sources[0].config.context"),
+        ("context: x", "context: x, y: 1", "jobs[0].sources[0].config.y"),
+        ("{type: generate, c", "{type: file, c", "jobs[0].sources[0].config.type"),
+        (
+            "context: x",
+            "context: x, rows_per_second: 0",
+            "jobs[0].sources[0].config.rows_per_second",
+        ),
+        ("query: SELECT", "query: SELEC", "jobs[0].operators[1].config.query"),
+        ("type: sql", "type: sqll", "jobs[0].operators[1].config.type"),
+        ("type: sql, ", "", "jobs[0].operators[1].config.type"),
+        ("output_type: stdout", "output_type: stdou", "jobs[0].sinks[0].output_type"),
+        ("output_type: stdout", "output_type: stdout, config: {x: 1}", "jobs[0].sinks[0].config.x"),
+        ("to: m", "to: nobody", "jobs[0].edges[0].to"),
+        ("id: j", "id: 'j j'", "jobs[0].id"),
+    ],
+)
+def test_a_mistake_in_a_job_is_told_at_its_path(write: Any, old: str, new: str, path: str) -> None:
+    assert path in paths(check_file(write(JOB.replace(old, new)), env={}))
+
+
+def test_an_entry_with_a_wrong_value_is_checked_by_the_other_rules_too(write: Any) -> None:
+    text = JOB.replace("version: 1", "version: 1\n    rescale: 5\n    recovry: x")
+    text = text.replace("to: m}", "to: nobody}").replace("type: sql,", "type: sqll,")
+    assert set(paths(check_file(write(text), env={}))) >= {
+        "jobs[0].rescale",
+        "jobs[0].recovry",
+        "jobs[0].operators[1].config.type",
+        "jobs[0].edges[0].to",
+    }
+
+
+def test_a_removed_value_is_not_complained_about_again(write: Any) -> None:
+    text = JOB.replace("version: 1", "version: 1\n    checkpoint: {interval_ms: 5}")
+    assert paths(check_file(write(text), env={})) == ["jobs[0].checkpoint.object_store_uri"]
+
+
+def test_a_file_that_does_not_load_shows_its_component_mistakes_too(write: Any) -> None:
+    text = STREAM.replace("SELECT 1", "DROP").replace("pipeline:", "pipelin:\n    pipeline:")
+    assert len(check_file(write(text), env={}).errors) == 2
+
+
+def test_components_are_built_with_their_secrets_and_operator_ids(write: Any, built: Any) -> None:
+    text = STREAM.replace("context: '{\"a\": 1}'", "context: '${secret:P} $${secret:P}'")
+    text = text.replace("type: sql,", "type: sql, name: mine,")
+    checked = check_file(write(text), env=SECRETS)
+    assert checked.ok
+    by_name = {name: (config, context) for name, config, context in built}
+    config, context = by_name["GenerateConfig"]
+    assert config.context == "hunter22 ${secret:P}"
+    assert (context.operator, context.codec) == ("source", None)
+    assert by_name["SqlConfig"][1].operator == "mine"
+    assert checked.jobs[0].job is not None
+    assert checked.jobs[0].job.sources[0].config == {"context": "${secret:P} $${secret:P}"}
+    assert "hunter22" not in repr(checked.jobs)
+
+
+def test_a_codec_is_built_before_its_component_and_handed_over(write: Any, built: Any) -> None:
+    text = STREAM.replace("context:", "codec: {type: json, on_error: skip}, context:")
+    assert check_file(write(text), env={}).ok
+    assert [name for name, _, _ in built[:2]] == ["CodecConfig", "GenerateConfig"]
+    assert built[0][1].on_error == "skip"
+    assert built[1][2].codec is not None
+
+
+@pytest.mark.parametrize("reference", ["${secret:P}", "${env:P}"])
+@pytest.mark.parametrize("value", ["DROP {} now", "SELECT crash {}", "{}"])
+def test_a_value_is_taken_out_of_a_component_s_own_message(
+    write: Any, reference: str, value: str
+) -> None:
+    query = value.format(reference)
+    checked = check_file(write(STREAM.replace("SELECT 1", f"'{query}'")), env=SECRETS)
+    (found,) = told(checked)
+    assert "hunter" not in found
+    assert reference in found
+
+
+def test_a_type_from_a_reference_is_not_shown(write: Any) -> None:
+    checked = check_file(write(STREAM.replace("type: sql", "type: '${env:P}'")), env=SECRETS)
+    (found,) = told(checked)
+    assert "Unknown processor type: ${env:P}" in found
+
+
+def test_a_job_with_mistakes_has_no_plan(write: Any) -> None:
+    checked = check_file(write(STREAM + JOB.replace("to: m", "to: nobody")), env={})
+    assert [job.graph is None for job in checked.jobs] == [False, True]
+    assert not checked.ok
+
+
+def test_checking_twice_says_the_same_and_changes_nothing(write: Any) -> None:
+    loaded = load(write(STREAM.replace("SELECT 1", "DROP").replace("id: a", "id: ~")), env={})
+    before = list(loaded.warnings)
+    assert told(check(loaded)) == told(check(loaded))
+    assert loaded.warnings == before
+
+
+def test_warnings_of_the_compiler_are_shown_once(write: Any) -> None:
+    text = STREAM.replace("id: a", "id: ~").replace("type: sql,", "type: sql, name: sink,")
+    checked = check_file(write(text), env={})
+    assert checked.ok
+    assert [w.path for w in checked.warnings] == [
+        "streams[0].id",
+        "streams[0].pipeline.processors[0].name",
+    ]
+
+
+def test_a_cyclic_job_is_told_and_not_planned(write: Any) -> None:
+    cycle = JOB.replace(
+        "{id: f,", "{id: g, from: m, to: n}\n      - {id: h, from: n, to: m}\n      - {id: f,"
+    ).replace(
+        "      - {id: out,",
+        "      - {id: n, kind: map, config: {type: sql, query: SELECT 1}}\n      - {id: out,",
+    )
+    messages = [i.message for i in check_file(write(cycle), env={}).errors]
+    assert any("acyclic" in message for message in messages)
+
+
+def test_issues_of_the_plan_are_located(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_job: Any) -> Any:
+        raise project.ConfigError([Issue("operators[1].config.query", "cannot be planned")])
+
+    monkeypatch.setattr(project, "build_graph", fail)
+    checked = check_file(write(STREAM), env={})
+    assert told(checked) == ["F:7:30: streams[0].pipeline.processors[0].query: cannot be planned"]
+
+
+def test_unknown_keys_of_components_are_warnings_in_lenient_mode(write: Any) -> None:
+    text = STREAM.replace("context:", "contxt: 1, context:")
+    checked = check_file(write(text), env={}, lenient=True)
+    assert checked.ok
+    assert [w.path for w in checked.warnings] == ["streams[0].input.contxt"]
+
+
+def refused(write: Any, text: str) -> list[tuple[str, str]]:
+    path: Path = write(text)
+    return [(i.path, i.message) for i in check_file(path, env={}).errors]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("output:", "temporary: [{type: redis, name: t}]\n    output:", "streams[0].temporary"),
+        ("output:", "durability: {path: x}\n    output:", "streams[0].durability"),
+        ("output:", "state: {backend: embedded_kv}\n    output:", "streams[0].state"),
+        ("output:", "delivery: at_least_once\n    output:", "streams[0].delivery"),
+        ("output:", "restart: {}\n    output:", "streams[0].restart"),
+        (
+            "output:",
+            "checkpoint: {object_store_uri: 'file:///x'}\n    output:",
+            "streams[0].checkpoint",
+        ),
+        (
+            "output:",
+            "buffer: {type: tumbling_window, interval: 1s}\n    output:",
+            "streams[0].buffer",
+        ),
+        ("streams:", "plugins: [a.b]\nstreams:", "plugins"),
+        ("streams:", "secrets: {resolve_at: worker}\nstreams:", "secrets"),
+        ("streams:", "health_check: {enabled: true}\nstreams:", "health_check.enabled"),
+        (
+            "streams:",
+            "health_check: {enabled: false, observability: {enabled: true}}\nstreams:",
+            "health_check.observability.enabled",
+        ),
+        (
+            "streams:",
+            "health_check: {enabled: false, observability: {tracing: {enabled: true}}}\nstreams:",
+            "health_check.observability.tracing.enabled",
+        ),
+    ],
+)
+def test_what_comes_later_is_refused_with_that_sentence(
+    write: Any, old: str, new: str, path: str
+) -> None:
+    ((found, message),) = refused(write, STREAM.replace(old, new, 1))
+    assert found == path
+    assert "is not available in this release; it comes with " in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("version: 1", "version: 1\n    state: {backend: embedded_kv}", "jobs[0].state"),
+        ("version: 1", "version: 1\n    delivery: best_effort", "jobs[0].delivery"),
+        ("version: 1", "version: 1\n    parallelism: 2", "jobs[0].parallelism"),
+        ("version: 1", "version: 1\n    recovery: fail", "jobs[0].recovery"),
+        ("version: 1", "version: 1\n    placement: split", "jobs[0].placement"),
+        ("version: 1", "version: 1\n    placement: {strategy: pack}", "jobs[0].placement"),
+        ("version: 1", "version: 1\n    rescale: true", "jobs[0].rescale"),
+        ("version: 1", "version: 1\n    rebalance: {mode: auto}", "jobs[0].rebalance"),
+        ("version: 1", "version: 1\n    resources: {num_cpus: 1}", "jobs[0].resources"),
+        ("version: 1", "version: 1\n    node_ids: [a]", "jobs[0].node_ids"),
+        ("version: 1", "version: 1\n    transport: ray", "jobs[0].transport"),
+        ("version: 1", "version: 1\n    channel: {capacity: 5}", "jobs[0].channel"),
+        ("version: 1", "version: 1\n    restart: {}", "jobs[0].restart"),
+        ("kind: map,", "kind: map, parallelism: 2,", "jobs[0].operators[1].parallelism"),
+        ("kind: map,", "kind: map, key_field: k,", "jobs[0].operators[1].key_field"),
+        ("kind: map,", "kind: map, key_field: k, stateful: true,", "jobs[0].operators[1].stateful"),
+        ("kind: map,", "kind: map, resources: {num_cpus: 1},", "jobs[0].operators[1].resources"),
+        ("to: m}", "to: m, type: rebalance}", "jobs[0].edges[0].type"),
+        ("to: m}", "to: m, type: broadcast}", "jobs[0].edges[0].type"),
+        ("to: m}", "to: m, partitioned: true}", "jobs[0].edges[0].partitioned"),
+        (
+            "processing_time}",
+            "processing_time, allowed_lateness_ms: 5}",
+            "jobs[0].sources[0].time.allowed_lateness_ms",
+        ),
+        (
+            "processing_time}",
+            "processing_time, late_event_policy: update}",
+            "jobs[0].sources[0].time.late_event_policy",
+        ),
+        (
+            "processing_time}",
+            "processing_time, timestamp_field: t}",
+            "jobs[0].sources[0].time.timestamp_field",
+        ),
+        (
+            "{mode: processing_time}",
+            "{mode: event_time, timestamp_field: t, watermark: {}}",
+            "jobs[0].sources[0].time.mode",
+        ),
+    ],
+)
+def test_what_comes_later_in_a_job_is_refused_with_that_sentence(
+    write: Any, old: str, new: str, path: str
+) -> None:
+    message = dict(refused(write, JOB.replace(old, new, 1)))[path]
+    assert "is not available in this release; it comes with " in message
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hub_url: x",
+        "node_id: x",
+        "node_token: x",
+        "agent_lease_ttl_ms: 1",
+        "data_host: x",
+        "agent_session_ttl_ms: 1",
+        "data_port: 5",
+    ],
+)
+def test_what_will_not_come_is_refused_with_another_sentence(write: Any, key: str) -> None:
+    text = f"health_check: {{enabled: false, {key}}}\n{STREAM}"
+    ((found, message),) = refused(write, text)
+    assert found == f"health_check.{key.split(':')[0]}"
+    assert "will not come" in message
+
+
+@pytest.mark.parametrize(
+    ("base", "old", "new"),
+    [
+        (STREAM, "output:", "buffer: {type: memory, capacity: 5, timeout: 1s}\n    output:"),
+        (STREAM, "output:", "state: ~\n    temporary: []\n    durability: ~\n    output:"),
+        (STREAM, "output:", "restart: {strategy: none}\n    output:"),
+        (STREAM, "streams:", "plugins: []\nsecrets: {}\nstreams:"),
+        (STREAM, "streams:", "health_check: {enabled: false, agent_lease_ttl_ms: 15000}\nstreams:"),
+        (STREAM, "streams:", "logging: {level: debug, format: json, file_path: /x}\nstreams:"),
+        (
+            JOB,
+            "version: 1",
+            "version: 1\n    parallelism: 1\n    placement: colocated\n"
+            "    rescale: false\n    rebalance: {mode: 'off'}\n    recovery: latest_checkpoint\n"
+            "    transport: auto\n    max_parallelism: 64\n    node_ids: ~",
+        ),
+        (JOB, "kind: map,", "kind: map, parallelism: 1, stateful: false, key_field: ~,"),
+        (JOB, "to: m}", "to: m, partitioned: false, type: forward}"),
+        (
+            JOB,
+            "processing_time}",
+            "processing_time, allowed_lateness_ms: 0, late_event_policy: drop}",
+        ),
+    ],
+)
+def test_values_that_change_nothing_are_accepted(write: Any, base: str, old: str, new: str) -> None:
+    assert told(check_file(write(base.replace(old, new, 1)), env={})) == []
+
+
+def test_a_health_check_without_enabled_is_a_warning(write: Any) -> None:
+    checked = check_file(write("health_check: {address: 'x:1'}\n" + STREAM), env={})
+    assert checked.ok
+    assert [w.path for w in checked.warnings] == ["health_check"]
+
+
+def test_the_values_of_a_memory_buffer_are_checked(write: Any) -> None:
+    text = STREAM.replace(
+        "output:", "buffer: {type: memory, capacity: x, tiemout: 1s}\n    output:"
+    )
+    assert [path for path, _ in refused(write, text)] == [
+        "streams[0].buffer.capacity",
+        "streams[0].buffer.tiemout",
+    ]
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        "{type: sliding_window, window_size: 5, slide_size: 1, interval: 1s}",
+        "{type: tumbling_window, interval: 1s, join: {query: SELECT 1}}",
+    ],
+)
+def test_buffers_that_have_no_equal_point_to_jobs(write: Any, buffer: str) -> None:
+    ((_, message),) = refused(write, STREAM.replace("output:", f"buffer: {buffer}\n    output:"))
+    assert "stream 'a'" in message
+    assert "jobs" in message
