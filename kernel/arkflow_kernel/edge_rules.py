@@ -169,19 +169,18 @@ def _error_targets(topology: Topology) -> Iterator[Issue]:
     index = {operator.id: i for i, operator in reversed(list(enumerate(topology.job.operators)))}
     for chain in fuse(topology):
         targets: dict[str, str] = {}
-        for edge in topology.errors:
-            if edge.from_ in chain.line:
-                targets.setdefault(edge.to, edge.from_)
+        for name in chain.line:
+            for edge in topology.error_edges.get(name, []):
+                targets.setdefault(edge.to, name)
         path = f"operators[{index[chain.head]}]"
         if len(targets) > 1:
             text = f"operators of one chain ({', '.join(chain.line)}) have error edges to"
             advice = "lead them to one operator, or set `chain: false` on one of the operators"
             yield Issue(path, f"{text} {', '.join(targets)}; {advice}")
-        covered = {edge.from_ for edge in topology.errors}
         bare = [
             name
             for name in chain.line
-            if name not in covered and topology.operators[name].kind != "sink"
+            if name not in topology.error_edges and topology.operators[name].kind != "sink"
         ]
         if len(targets) == 1 and bare:
             text = f"what fails in {', '.join(bare)} goes to '{next(iter(targets))}' too, though"

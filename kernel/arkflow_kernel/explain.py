@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from arkflow_kernel.explain_text import render
 from arkflow_kernel.graph import key_group_range
+from arkflow_kernel.ids import TaskId
 from arkflow_kernel.job import JobSpec, OperatorSpec
 from arkflow_kernel.job_mode import decide_mode, keeps
 from arkflow_kernel.plan import ChainPlan, EdgeKind, ExecutionGraph, Mode
@@ -86,7 +87,7 @@ def explain(job: JobSpec, graph: ExecutionGraph) -> Explanation:
         mode_reason=decision.reason,
         max_parallelism=job.max_parallelism,
         operators=_operators(topology, graph),
-        chains=[_chain(topology, graph, chain) for chain in graph.chains],
+        chains=_chains(topology, graph),
         edges=[
             ExplainedEdge(
                 edge.edge,
@@ -121,14 +122,13 @@ def _operators(topology: Topology, graph: ExecutionGraph) -> list[ExplainedOpera
     found = []
     for name, spec in topology.operators.items():
         own: Any = topology.sources.get(name) or sinks.get(name) or spec
-        head = next(chain for task, chain in chain_of.items() if task == f"{name}-0")
         found.append(
             ExplainedOperator(
                 id=name,
                 kind=spec.kind,
                 component=_component(own, spec),
                 parallelism=topology.parallelism(name),
-                chain=head.rpartition("-")[0],
+                chain=chain_of[TaskId(f"{name}-0")].rpartition("-")[0],
                 keeps=keeps(spec),
                 references=references([own.config, getattr(own, "codec", None)]),
             )
@@ -153,21 +153,27 @@ def references(value: Any) -> list[str]:
     return []
 
 
-def _chain(topology: Topology, graph: ExecutionGraph, plan: ChainPlan) -> ExplainedChain:
-    subtask = int(plan.chain.rpartition("-")[2])
-    names = {task.rpartition("-")[0] for task in plan.tasks}
-    keyed = any(
-        edge.kind is EdgeKind.PARTITIONED and edge.key_fields and edge.target in names
+def _chains(topology: Topology, graph: ExecutionGraph) -> list[ExplainedChain]:
+    keyed = {
+        str(edge.target)
         for edge in graph.edges
-    )
-    parallelism = topology.parallelism(plan.chain.rpartition("-")[0])
-    groups = key_group_range(subtask, parallelism, graph.max_parallelism) if keyed else None
+        if edge.kind is EdgeKind.PARTITIONED and edge.key_fields
+    }
+    return [_chain(topology, graph.max_parallelism, plan, keyed) for plan in graph.chains]
+
+
+def _chain(topology: Topology, key_groups: int, plan: ChainPlan, keyed: set[str]) -> ExplainedChain:
+    """A partitioned edge ends at the head of a chain, so the head says whether it has a key."""
+    head, _, subtask = plan.chain.rpartition("-")
+    owned = None
+    if head in keyed:
+        owned = key_group_range(int(subtask), topology.parallelism(head), key_groups)
     return ExplainedChain(
         id=plan.chain,
         tasks=list(plan.tasks),
         workers=plan.workers,
         error_output=plan.error_output,
-        key_groups=None if groups is None else [groups.start, groups.stop - 1],
+        key_groups=None if owned is None else [owned.start, owned.stop - 1],
         resources=dict(plan.resources),
     )
 

@@ -112,6 +112,8 @@ class _ChainPlanner:
         self._topology = topology
         self._chain_of = chain_of
         self._sinks = {spec.operator_id: spec for spec in topology.job.sinks}
+        links = [(edge.from_, edge.to) for edge in topology.main]
+        self._reached = {name: topology.reach([name], links) for name in topology.sources}
 
     def plan(self, chain: FusedChain, subtask: int) -> ChainPlan:
         specs = [self._topology.operators[name] for name in chain.line]
@@ -154,21 +156,17 @@ class _ChainPlanner:
         Validation sees to it that all error edges of a chain have one target.
         """
         for name in chain.line:
-            for edge in self._topology.errors:
-                if edge.from_ == name:
-                    inside = self._chain_of[edge.to] == chain.head
-                    return OutputId(edge.to if inside else edge.id)
+            for edge in self._topology.error_edges.get(name, []):
+                inside = self._chain_of[edge.to] == chain.head
+                return OutputId(edge.to if inside else edge.id)
         return None
 
     def _workers(self, chain: FusedChain, middle: list[OperatorSpec]) -> int:
         """`thread_num` of the one source whose rows the chain gets; 1 where rows are kept (T2)."""
         if not middle or any(keeps(spec) for spec in middle):
             return 1
-        topology = self._topology
-        backwards = [(edge.to, edge.from_) for edge in topology.main]
-        upstream = topology.reach([chain.head], backwards)
-        sources = [name for name in topology.sources if name in upstream]
-        return source_workers(topology, sources[0]) if len(sources) == 1 else 1
+        sources = [name for name, reached in self._reached.items() if chain.head in reached]
+        return source_workers(self._topology, sources[0]) if len(sources) == 1 else 1
 
 
 def source_workers(topology: Topology, source: str) -> int:

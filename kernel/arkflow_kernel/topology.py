@@ -46,6 +46,14 @@ class Topology:
         return [edge for edge in self.edges if edge.type == "error"]
 
     @cached_property
+    def error_edges(self) -> dict[str, list[EdgeSpec]]:
+        """Error edges by the operator whose failures they carry; only operators that have some."""
+        found: dict[str, list[EdgeSpec]] = {}
+        for edge in self.errors:
+            found.setdefault(edge.from_, []).append(edge)
+        return found
+
+    @cached_property
     def inputs(self) -> dict[str, list[EdgeSpec]]:
         """Main edges by the operator that they feed."""
         found: dict[str, list[EdgeSpec]] = {name: [] for name in self.operators}
