@@ -1,0 +1,118 @@
+"""Figures, rates and results of jobs."""
+
+import json
+
+import pytest
+
+from arkflow_kernel.errors import (
+    ActorLostError,
+    ArkflowError,
+    OperatorTimeoutError,
+    ProcessingError,
+    ProtocolError,
+    SinkError,
+)
+from arkflow_kernel.ids import ChainId, MonotonicMs, OperatorId, OutputId, WallMs
+from arkflow_kernel.metrics import ChainStatistics, OperatorCounts
+from arkflow_kernel.ports import Moment
+from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
+from arkflow_ray.observability.figures import JobFigures, RateMeter, figures
+from arkflow_ray.observability.results import advice, job_result, results_json, results_text
+
+
+def status(*chains: ChainStatistics) -> JobStatus:
+    moment = Moment(MonotonicMs(0), WallMs(0))
+    return JobStatus(JobState.RUNNING, "", moment, {chain.chain: chain for chain in chains})
+
+
+def test_figures_are_summed_over_chains() -> None:
+    first = ChainStatistics(
+        ChainId("a-0"),
+        rows_in=10,
+        bad_rows=2,
+        skipped_rows=1,
+        operators=(OperatorCounts(OperatorId("sql"), errors=3),),
+        rows_to=((OutputId("out"), 7), (OutputId("err"), 5)),
+    )
+    second = ChainStatistics(ChainId("a-1"), rows_in=1, rows_to=((OutputId("out"), 1),))
+    assert figures("j", status(first, second), 2) == JobFigures(
+        "j", JobState.RUNNING, "", 2, 0, 14, {"out": 8, "err": 5}, 5, 1
+    )
+
+
+def test_a_rate_is_the_mean_over_the_window() -> None:
+    meter = RateMeter(window_s=5.0)
+    rates = [meter.sample(float(second), second * 100) for second in range(20)]
+    assert rates[0] == 0.0
+    assert rates[1:] == [100.0] * 19
+
+
+def test_a_counter_that_stands_still_has_no_rate() -> None:
+    meter = RateMeter(window_s=5.0)
+    meter.sample(0.0, 0)
+    assert meter.sample(1.0, 100) == 100.0
+    assert meter.sample(5.9, 100) > 0
+    assert meter.sample(6.1, 100) == 0.0
+
+
+FINISHED = JobFigures(
+    "orders", JobState.FINISHED, "", 1, 1, 2000, {"out": 1990, "out-error": 1}, 1, 9
+)
+
+
+def test_a_result_is_told_in_lines() -> None:
+    result = job_result(FINISHED, JobOutcome(OutcomeKind.FINISHED), 2.0)
+    assert results_text([result]) == (
+        "orders: finished after 2.0 s\n"
+        "  read     2,000 rows, 1,000 rows/s\n"
+        "  written  1,990 rows to out\n"
+        "  written  1 row to out-error\n"
+        "  bad      1 row\n"
+        "  skipped  9 rows\n"
+    )
+
+
+def test_a_result_is_told_in_json() -> None:
+    failed = job_result(FINISHED, JobOutcome(OutcomeKind.FAILED, SinkError("full")), 2.0)
+    told = json.loads(results_json([failed], 1))
+    assert told == {
+        "jobs": [
+            {
+                "job": "orders",
+                "outcome": "failed",
+                "rows_read": 2000,
+                "rows_written": {"out": 1990, "out-error": 1},
+                "bad_rows": 1,
+                "skipped_rows": 9,
+                "duration_s": 2.0,
+                "rows_per_s": 1000.0,
+                "error": {"type": "SinkError", "message": "full"},
+            }
+        ],
+        "exit_code": 1,
+    }
+
+
+def test_a_failure_is_told_with_its_notes_and_what_to_do() -> None:
+    error = ProcessingError("sql", "division by zero")
+    error.add_note("and while closing: x")
+    result = job_result(FINISHED, JobOutcome(OutcomeKind.FAILED, error), 0.0)
+    text = results_text([result])
+    assert "  error    operator 'sql' failed: division by zero\n           and while" in text
+    assert "  to do    correct the operator" in text
+    assert result.rows_per_s == 0.0
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (OperatorTimeoutError("x", 5), ""),
+        (ProcessingError("x", "y"), "error_output"),
+        (ProtocolError("x"), "report it"),
+        (ActorLostError("x"), "out of memory"),
+        (SinkError("x"), ""),
+    ],
+)
+def test_advice_is_given_where_the_message_has_none(error: ArkflowError, told: str) -> None:
+    assert told in advice(error)
+    assert bool(advice(error)) is bool(told)
