@@ -26,7 +26,7 @@ from arkflow_ray.components.outputs.part_formats import (
     refused_column,
 )
 from arkflow_ray.components.outputs.part_stream import PartStream
-from arkflow_ray.components.outputs.payloads import payloads, pieces
+from arkflow_ray.components.outputs.payloads import payloads, pieces, without_views
 from arkflow_ray.components.paths import is_url
 
 _LOCAL = ("file://", "local://")
@@ -65,7 +65,7 @@ class FileSink:
         """Add the batch to the open part; publish parts that reach a limit on the way."""
         with self._all_or_broken():
             self._publish_due(now_ms)
-            for piece in pieces(batch, SLICE_BYTES_MAX):
+            for piece in pieces(without_views(batch), SLICE_BYTES_MAX):
                 self._add(self._rows_of(piece), now_ms)
         self._written = sequence
         return self._receipt()
@@ -104,6 +104,7 @@ class FileSink:
         if self._part is not None and not self._part.schema.equals(rows.schema):
             self._publish()
         self._schema = rows.schema
+        self._need_columns(rows.schema)
         while rows.num_rows > 0:
             part = self._part or self._begin(rows.schema, now_ms)
             free = rows.num_rows if self._roll.rows is None else self._roll.rows - part.rows
@@ -113,6 +114,14 @@ class FileSink:
             rows = rows.slice(taken.num_rows)
             if part.rows == self._roll.rows or part.stream.position >= self._roll.bytes_max:
                 self._publish()
+
+    def _need_columns(self, schema: pa.Schema) -> None:
+        """Only JSON has a text, `{}`, for a row without columns; the others would lose it."""
+        if not schema.names and self._config.format != "json":
+            raise SinkError(
+                f"output '{self._operator}': rows without columns cannot be written as "
+                f"`{self._config.format}`; select a column before this output, or use `json`"
+            )
 
     def _begin(self, schema: pa.Schema, now_ms: MonotonicMs) -> _OpenPart:
         stream = self._folder.begin()

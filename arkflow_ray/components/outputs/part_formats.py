@@ -4,7 +4,6 @@ A writer holds one schema and a bounded number of rows; it knows neither names n
 library is imported when its format is first used.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
@@ -64,14 +63,13 @@ class _Csv:
     def __init__(self, stream: PartStream, schema: pa.Schema, compression: Compression) -> None:
         from pyarrow import csv
 
-        self._schema = _without_views(schema)
         self._out: Any = (
             _file(stream) if compression == "none" else _compressed(stream, compression)
         )
-        self._writer = csv.CSVWriter(self._out, self._schema)
+        self._writer = csv.CSVWriter(self._out, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch.cast(self._schema))
+        self._writer.write_batch(batch)
 
     def finish(self) -> None:
         self._writer.close()
@@ -196,21 +194,9 @@ def _compressed(stream: PartStream, compression: Compression) -> Any:
     return pa.CompressedOutputStream(_file(stream), cast("Any", compression))
 
 
-def _replaced(schema: pa.Schema, kind_of: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
-    return pa.schema([field.with_type(kind_of(field.type)) for field in schema])
-
-
-def _without_views(schema: pa.Schema) -> pa.Schema:
-    """CSV cannot write views; the columns behind them are the same text."""
-    plain: dict[pa.DataType, pa.DataType] = {
-        pa.string_view(): pa.string(),
-        pa.binary_view(): pa.binary(),
-    }
-    return _replaced(schema, lambda kind: plain.get(kind, kind))
-
-
 def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
-    return _replaced(schema, lambda k: k.value_type if pa.types.is_dictionary(k) else k)
+    kinds = (f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema)
+    return pa.schema([f.with_type(kind) for f, kind in zip(schema, kinds, strict=True)])
 
 
 __all__ = [

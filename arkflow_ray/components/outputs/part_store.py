@@ -90,7 +90,7 @@ class RemoteFolder:
 
     def failure(self, doing: str, error: OSError) -> SinkError:
         """The local temporary file is what failed."""
-        return os_failure(self._operator, tempfile.gettempdir(), doing, error)
+        return os_failure(self._operator, tempfile.tempdir or "the temporary folder", doing, error)
 
     def _upload(self, local: Path) -> str:
         while True:

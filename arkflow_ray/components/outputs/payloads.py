@@ -30,6 +30,21 @@ def pieces(batch: pa.RecordBatch, bytes_max: int = PIECE_BYTES_MAX) -> Iterator[
     yield from pieces(batch.slice(half), bytes_max)
 
 
+def without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with plain text and bytes in place of views, which few readers and writers know.
+
+    Older pyarrow cannot even tell the size of a view. The batch itself if it has none.
+    """
+    plain: dict[pa.DataType, pa.DataType] = {
+        pa.string_view(): pa.string(),
+        pa.binary_view(): pa.binary(),
+    }
+    if not any(field.type in plain for field in batch.schema):
+        return batch
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in batch.schema]
+    return batch.cast(pa.schema(fields))
+
+
 def is_payload(kind: pa.DataType) -> bool:
     """Whether a column of this type holds bytes or text (or only nulls) to write as they are."""
     if pa.types.is_dictionary(kind):
@@ -40,8 +55,6 @@ def is_payload(kind: pa.DataType) -> bool:
         pa.types.is_string,
         pa.types.is_large_binary,
         pa.types.is_large_string,
-        pa.types.is_binary_view,
-        pa.types.is_string_view,
         pa.types.is_fixed_size_binary,
     )
     return any(test(kind) for test in tests)
@@ -80,4 +93,4 @@ def _contents(values: "pa.Array[Any]") -> pa.Buffer:
     return data.slice(start, stop - start)
 
 
-__all__ = ["PIECE_BYTES_MAX", "is_payload", "joined", "payloads", "pieces"]
+__all__ = ["PIECE_BYTES_MAX", "is_payload", "joined", "payloads", "pieces", "without_views"]

@@ -15,7 +15,13 @@ from arkflow_kernel.ids import MonotonicMs, Sequence
 from arkflow_kernel.ports import LineOutput, SinkWriter, WriteReceipt
 from arkflow_ray.components.api import BuildContext, Codec, ComponentConfig
 from arkflow_ray.components.codecs.json_encode import encode_lines, encode_rows
-from arkflow_ray.components.outputs.payloads import is_payload, joined, payloads, pieces
+from arkflow_ray.components.outputs.payloads import (
+    is_payload,
+    joined,
+    payloads,
+    pieces,
+    without_views,
+)
 
 
 class StdoutConfig(ComponentConfig):
@@ -43,7 +49,7 @@ class StdoutWriter:
     def write(self, sequence: Sequence, batch: pa.RecordBatch, now_ms: MonotonicMs) -> WriteReceipt:  # noqa: ARG002
         """Print the batch; returns when it is printed."""
         output = self._output()
-        for piece in pieces(batch):
+        for piece in pieces(without_views(batch)):
             try:
                 printed = self._encode(piece)
             except ComponentError as error:

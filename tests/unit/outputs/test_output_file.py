@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arkflow_kernel.errors import SinkError
 from arkflow_kernel.ports import WriteReceipt
 from arkflow_ray.components.outputs import part_folders
 
@@ -271,3 +272,14 @@ def test_a_crash_left_claim_only_costs_a_number(tmp_path, open_sink, parts, monk
     sink.write(1, batch(0, 1), 0)
     sink.flush(0)
     assert [p.name for p in parts(tmp_path)] == [f"{STEM}-0000000002.jsonl"]
+
+
+def test_rows_without_columns_are_json_objects_and_nothing_else(tmp_path, open_sink, rows):
+    bare = batch(0, 2).select([])
+    sink = open_sink(tmp_path)
+    sink.write(1, bare, 0)
+    sink.flush(0)
+    assert rows(tmp_path) == [{}, {}]
+    for form in ("csv", "parquet", "arrow"):
+        with pytest.raises(SinkError, match="rows without columns"):
+            open_sink(tmp_path, format=form).write(1, bare, 0)

@@ -43,7 +43,7 @@ def batch(start: int, count: int, wide: bool) -> pa.RecordBatch:
     roll={"rows": 3, "interval": "1h"},
 )
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_published_rows_are_the_written_ones_in_order_and_confirmed_exactly_then(
     parts, rows, form, steps, roll
