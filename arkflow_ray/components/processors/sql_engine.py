@@ -34,6 +34,9 @@ MEMORY_MAX = 256 * MIB
 RESULT_BYTES_MAX = 1024 * MIB
 """Bytes of the result of one batch; a join without a condition gets there."""
 
+RUNS_MAX = 256
+"""Runs of one physical plan. It keeps about 3 KiB of metrics of each, which nobody reads."""
+
 _CONFIG = {
     # State that a plan would carry from one run into the next.
     "datafusion.optimizer.enable_dynamic_filter_pushdown": "false",
@@ -71,6 +74,7 @@ class _Plan:
     planning: Planning
     frame: datafusion.DataFrame
     steps: Any
+    runs: int = 0
     result_fields: pa.Schema | None = None
 
 
@@ -110,11 +114,7 @@ class SqlEngine:
             self._slot.batch = None
 
     def _executed(self, plan: _Plan) -> tuple[pa.RecordBatch, ...]:
-        if plan.planning is Planning.NOTHING:
-            plan.frame = self._framed(plan.schema)
-        steps = plan.steps
-        if plan.planning is not Planning.STEPS:
-            steps = plan.frame.execution_plan()
+        steps = self._steps_of(plan)
         results: list[pa.RecordBatch] = []
         size = 0
         # One partition after the other: those of a UNION would otherwise mix as they finish.
@@ -131,6 +131,16 @@ class SqlEngine:
                     )
                 results.append(_with_plain_types(plan, rows))
         return tuple(results)
+
+    def _steps_of(self, plan: _Plan) -> Any:
+        """The physical plan of the next run, made anew when it must be."""
+        if plan.planning is Planning.NOTHING and plan.runs > 0:
+            plan.frame = self._framed(plan.schema)
+        kept = RUNS_MAX if plan.planning is Planning.STEPS else 1
+        if plan.runs > 0 and plan.runs % kept == 0:
+            plan.steps = plan.frame.execution_plan()
+        plan.runs += 1
+        return plan.steps
 
     def _plan_for(self, schema: pa.Schema) -> _Plan:
         last = self._last
@@ -246,6 +256,7 @@ __all__ = [
     "MEMORY_MAX",
     "PLANS_MAX",
     "RESULT_BYTES_MAX",
+    "RUNS_MAX",
     "Planning",
     "SqlEngine",
     "new_session",

@@ -16,7 +16,7 @@ _PREFIXES = (
     "Schema error: ",
     "SQL error: ",
 )
-_PARSER = re.compile(r"""ParserError\((["'])(.*)\1\)\s*$""", re.DOTALL)
+_PARSER = re.compile(r"""(?:Parser|Tokenizer)Error\((["'])(.*)\1\)\s*$""", re.DOTALL)
 _NO_FIELD = re.compile(r"No field named (.+?)\.(?:\s|$)")
 _NO_TABLE = re.compile(r"table '(?:datafusion\.(?:public\.)?)?([^']*)' not found")
 _ARITY = re.compile(r"call to '(json_\w+)' function")
