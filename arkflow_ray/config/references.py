@@ -21,6 +21,8 @@ FILE_REFERENCE_BYTES_MAX: Final = 1024 * 1024
 WORD_REDACTED_MIN: Final = 4
 """Shorter words of a value are not looked for one by one: they would blot out whole messages."""
 
+_PRIVATE_USE: Final = 0xF0000
+_WORD = re.compile(r"\w+")
 _TOKEN = re.compile(r"\$\$\{|\$\{(env|file|secret):([^}]*)\}")
 _SECRET_FREE_KEYS = frozenset({"type", "name"})
 _STREAM_COMPONENTS = frozenset(
@@ -33,35 +35,39 @@ class UnresolvedError(Exception):
 
 
 class Redactor:
-    """Takes the values of references out of texts."""
+    """Takes the values of references out of texts.
+
+    While it works, references stand in the text as single characters of the private-use area, so
+    that what was put in is not looked at again.
+    """
 
     def __init__(self) -> None:
-        self._values: dict[str, str] = {}
-        self._pattern: re.Pattern[str] | None = None
+        self._pieces: dict[str, str] = {}
+        self._words: dict[str, str] = {}
+        self._marks: dict[str, str] = {}
 
     def learn(self, value: str, reference: str) -> None:
         """`value`, its lines, and its longer words, are from now on shown as `reference`."""
-        pieces = [value, repr(value)[1:-1], *value.splitlines()]
-        pieces += [word for word in re.split(r"\W+", value) if len(word) >= WORD_REDACTED_MIN]
-        for piece in pieces:
+        mark = self._marks.setdefault(reference, chr(_PRIVATE_USE + len(self._marks)))
+        for piece in (value, repr(value)[1:-1], *value.splitlines()):
             if piece.strip():
-                self._values.setdefault(piece.strip(), reference)
-        self._pattern = None
+                self._pieces.setdefault(piece.strip(), mark)
+        for word in _WORD.findall(value):
+            if len(word) >= WORD_REDACTED_MIN:
+                self._words.setdefault(word, mark)
 
     def redact(self, text: str) -> str:
         """`text` without what was learnt. Short values only as whole words."""
-        if not self._values:
-            return text
-        if self._pattern is None:
-            ordered = sorted(self._values, key=len, reverse=True)
-            self._pattern = re.compile("|".join(_piece(value) for value in ordered))
-        return self._pattern.sub(lambda match: self._values[match[0]], text)
-
-
-def _piece(value: str) -> str:
-    whole_word = len(value) < WORD_REDACTED_MIN
-    escaped = re.escape(value)
-    return rf"(?<!\w){escaped}(?!\w)" if whole_word else escaped
+        for piece in sorted((p for p in self._pieces if p in text), key=len, reverse=True):
+            if len(piece) >= WORD_REDACTED_MIN:
+                text = text.replace(piece, self._pieces[piece])
+            else:
+                whole = rf"(?<!\w){re.escape(piece)}(?!\w)"
+                text = re.sub(whole, self._pieces[piece], text)
+        text = _WORD.sub(lambda match: self._words.get(match[0], match[0]), text)
+        for reference, mark in self._marks.items():
+            text = text.replace(mark, reference)
+        return text
 
 
 @dataclass(slots=True)

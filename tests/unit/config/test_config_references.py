@@ -216,3 +216,16 @@ def test_the_redactor_takes_values_lines_and_words_out() -> None:
     assert redactor.redact(repr("it's\nhunter22 or so")) == '"${file:x}"'
     redactor.learn("8", "${env:N}")
     assert redactor.redact("line 18, batch 8") == "line 18, batch ${env:N}"
+
+
+def test_what_the_redactor_puts_in_is_not_redacted_again() -> None:
+    redactor = Redactor()
+    redactor.learn("hunter22", "${env:PASS}")
+    redactor.learn("PASS", "${env:OTHER}")
+    assert redactor.redact("hunter22 PASS") == "${env:PASS} ${env:OTHER}"
+
+
+def test_a_large_file_does_not_slow_the_redactor_down() -> None:
+    redactor = Redactor()
+    redactor.learn("\n".join(f"word{i} more{i}" for i in range(50_000)), "${file:x}")
+    assert redactor.redact("near word777") == "near ${file:x}"

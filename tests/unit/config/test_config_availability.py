@@ -1,0 +1,213 @@
+"""What parses and this release does not do is refused in a sentence, never ignored."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arkflow_ray.config.project import check_file
+
+STREAM = """
+streams:
+  - id: a
+    input: {type: generate, context: '{"a": 1}'}
+    pipeline:
+      processors:
+        - {type: sql, query: SELECT 1}
+    output: {type: stdout}
+"""
+JOB = """
+jobs:
+  - id: j
+    version: 1
+    operators:
+      - {id: in, kind: source}
+      - {id: m, kind: map, config: {type: sql, query: SELECT 1}}
+      - {id: out, kind: sink}
+    edges:
+      - {id: e, from: in, to: m}
+      - {id: f, from: m, to: out}
+    sources:
+      - operator_id: in
+        input_type: generate
+        config: {type: generate, context: x}
+        codec: json
+        time: {mode: processing_time}
+    sinks:
+      - {operator_id: out, output_type: stdout}
+"""
+
+
+def refused(write: Any, text: str) -> list[tuple[str, str]]:
+    path: Path = write(text)
+    return [(i.path, i.message) for i in check_file(path, env={}).errors]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("output:", "temporary: [{type: redis, name: t}]\n    output:", "streams[0].temporary"),
+        ("output:", "durability: {path: x}\n    output:", "streams[0].durability"),
+        ("output:", "state: {backend: embedded_kv}\n    output:", "streams[0].state"),
+        ("output:", "delivery: at_least_once\n    output:", "streams[0].delivery"),
+        ("output:", "restart: {}\n    output:", "streams[0].restart"),
+        (
+            "output:",
+            "checkpoint: {object_store_uri: 'file:///x'}\n    output:",
+            "streams[0].checkpoint",
+        ),
+        (
+            "output:",
+            "buffer: {type: tumbling_window, interval: 1s}\n    output:",
+            "streams[0].buffer",
+        ),
+        ("streams:", "plugins: [a.b]\nstreams:", "plugins"),
+        ("streams:", "secrets: {resolve_at: worker}\nstreams:", "secrets"),
+        ("streams:", "health_check: {enabled: true}\nstreams:", "health_check.enabled"),
+        (
+            "streams:",
+            "health_check: {enabled: false, observability: {enabled: true}}\nstreams:",
+            "health_check.observability.enabled",
+        ),
+        (
+            "streams:",
+            "health_check: {enabled: false, observability: {tracing: {enabled: true}}}\nstreams:",
+            "health_check.observability.tracing.enabled",
+        ),
+    ],
+)
+def test_what_comes_later_is_refused_with_that_sentence(
+    write: Any, old: str, new: str, path: str
+) -> None:
+    ((found, message),) = refused(write, STREAM.replace(old, new, 1))
+    assert found == path
+    assert "is not available in this release; it comes with " in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("version: 1", "version: 1\n    state: {backend: embedded_kv}", "jobs[0].state"),
+        ("version: 1", "version: 1\n    delivery: best_effort", "jobs[0].delivery"),
+        ("version: 1", "version: 1\n    parallelism: 2", "jobs[0].parallelism"),
+        ("version: 1", "version: 1\n    recovery: fail", "jobs[0].recovery"),
+        ("version: 1", "version: 1\n    placement: split", "jobs[0].placement"),
+        ("version: 1", "version: 1\n    placement: {strategy: pack}", "jobs[0].placement"),
+        ("version: 1", "version: 1\n    rescale: true", "jobs[0].rescale"),
+        ("version: 1", "version: 1\n    rebalance: {mode: auto}", "jobs[0].rebalance"),
+        ("version: 1", "version: 1\n    resources: {num_cpus: 1}", "jobs[0].resources"),
+        ("version: 1", "version: 1\n    node_ids: [a]", "jobs[0].node_ids"),
+        ("version: 1", "version: 1\n    transport: ray", "jobs[0].transport"),
+        ("version: 1", "version: 1\n    channel: {capacity: 5}", "jobs[0].channel"),
+        ("version: 1", "version: 1\n    restart: {}", "jobs[0].restart"),
+        ("kind: map,", "kind: map, parallelism: 2,", "jobs[0].operators[1].parallelism"),
+        ("kind: map,", "kind: map, key_field: k,", "jobs[0].operators[1].key_field"),
+        ("kind: map,", "kind: map, key_field: k, stateful: true,", "jobs[0].operators[1].stateful"),
+        ("kind: map,", "kind: map, resources: {num_cpus: 1},", "jobs[0].operators[1].resources"),
+        ("to: m}", "to: m, type: rebalance}", "jobs[0].edges[0].type"),
+        ("to: m}", "to: m, type: broadcast}", "jobs[0].edges[0].type"),
+        ("to: m}", "to: m, partitioned: true}", "jobs[0].edges[0].partitioned"),
+        (
+            "processing_time}",
+            "processing_time, allowed_lateness_ms: 5}",
+            "jobs[0].sources[0].time.allowed_lateness_ms",
+        ),
+        (
+            "processing_time}",
+            "processing_time, late_event_policy: update}",
+            "jobs[0].sources[0].time.late_event_policy",
+        ),
+        (
+            "processing_time}",
+            "processing_time, timestamp_field: t}",
+            "jobs[0].sources[0].time.timestamp_field",
+        ),
+        (
+            "{mode: processing_time}",
+            "{mode: event_time, timestamp_field: t, watermark: {}}",
+            "jobs[0].sources[0].time.mode",
+        ),
+    ],
+)
+def test_what_comes_later_in_a_job_is_refused_with_that_sentence(
+    write: Any, old: str, new: str, path: str
+) -> None:
+    message = dict(refused(write, JOB.replace(old, new, 1)))[path]
+    assert "is not available in this release; it comes with " in message
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hub_url: x",
+        "node_id: x",
+        "node_token: x",
+        "agent_lease_ttl_ms: 1",
+        "data_host: x",
+        "agent_session_ttl_ms: 1",
+        "data_port: 5",
+    ],
+)
+def test_what_will_not_come_is_refused_with_another_sentence(write: Any, key: str) -> None:
+    text = f"health_check: {{enabled: false, {key}}}\n{STREAM}"
+    ((found, message),) = refused(write, text)
+    assert found == f"health_check.{key.split(':')[0]}"
+    assert "will not come" in message
+
+
+@pytest.mark.parametrize(
+    ("base", "old", "new"),
+    [
+        (STREAM, "output:", "buffer: {type: memory, capacity: 5, timeout: 1s}\n    output:"),
+        (STREAM, "output:", "state: ~\n    temporary: []\n    durability: ~\n    output:"),
+        (STREAM, "output:", "restart: {strategy: none}\n    output:"),
+        (STREAM, "streams:", "plugins: []\nsecrets: {}\nstreams:"),
+        (STREAM, "streams:", "health_check: {enabled: false, agent_lease_ttl_ms: 15000}\nstreams:"),
+        (STREAM, "streams:", "logging: {level: debug, format: json, file_path: /x}\nstreams:"),
+        (
+            JOB,
+            "version: 1",
+            "version: 1\n    parallelism: 1\n    placement: colocated\n"
+            "    rescale: false\n    rebalance: {mode: 'off'}\n    recovery: latest_checkpoint\n"
+            "    transport: auto\n    max_parallelism: 64\n    node_ids: ~",
+        ),
+        (JOB, "kind: map,", "kind: map, parallelism: 1, stateful: false, key_field: ~,"),
+        (JOB, "to: m}", "to: m, partitioned: false, type: forward}"),
+        (
+            JOB,
+            "processing_time}",
+            "processing_time, allowed_lateness_ms: 0, late_event_policy: drop}",
+        ),
+    ],
+)
+def test_values_that_change_nothing_are_accepted(write: Any, base: str, old: str, new: str) -> None:
+    assert check_file(write(base.replace(old, new, 1)), env={}).issues == []
+
+
+def test_a_health_check_without_enabled_is_a_warning(write: Any) -> None:
+    checked = check_file(write("health_check: {address: 'x:1'}\n" + STREAM), env={})
+    assert checked.ok
+    assert [w.path for w in checked.warnings] == ["health_check"]
+
+
+def test_the_values_of_a_memory_buffer_are_checked(write: Any) -> None:
+    text = STREAM.replace(
+        "output:", "buffer: {type: memory, capacity: x, tiemout: 1s}\n    output:"
+    )
+    assert [path for path, _ in refused(write, text)] == [
+        "streams[0].buffer.capacity",
+        "streams[0].buffer.tiemout",
+    ]
+
+
+@pytest.mark.parametrize(
+    "buffer",
+    [
+        "{type: sliding_window, window_size: 5, slide_size: 1, interval: 1s}",
+        "{type: tumbling_window, interval: 1s, join: {query: SELECT 1}}",
+    ],
+)
+def test_buffers_that_have_no_equal_point_to_jobs(write: Any, buffer: str) -> None:
+    ((_, message),) = refused(write, STREAM.replace("output:", f"buffer: {buffer}\n    output:"))
+    assert "stream 'a'" in message
+    assert "jobs" in message
