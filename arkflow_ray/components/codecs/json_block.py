@@ -9,7 +9,7 @@ down to pieces that are read text by text. So one bad text costs its neighbours 
 """
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
@@ -70,14 +70,14 @@ class JsonDecoder:
     def __init__(self, root: StructType = NO_FIELDS, fixed: frozenset[str] = frozenset()) -> None:
         self._plan = ReadPlan(root)
         self._fixed = fixed
-        self._form: list[object] | None = None
+        self._form: Any = None
 
     @property
     def root(self) -> StructType:
         """The types so far."""
         return self._plan.root
 
-    def form(self) -> list[object]:
+    def form(self) -> Any:
         """The types so far as JSON, the same list until they change. Not to be mutated."""
         if self._form is None:
             self._form = [[n, json_types.to_json(t)] for n, t in self.root.fields.items()]
@@ -136,9 +136,7 @@ class _Piece:
 class _Study:
     """One pass over the first `count` texts that learns types and finds bad texts."""
 
-    def __init__(
-        self, texts: Texts, plan: ReadPlan, fixed: frozenset[str], count: int
-    ) -> None:
+    def __init__(self, texts: Texts, plan: ReadPlan, fixed: frozenset[str], count: int) -> None:
         self.plan = plan
         self.bad: dict[int, str] = {}
         self.count = count
@@ -255,7 +253,15 @@ def _joined(batches: list[pa.RecordBatch], plan: ReadPlan) -> pa.RecordBatch:
     filled = [batch for batch in batches if batch.num_rows]
     if not filled:
         return build_batch([], plan.root)
-    return filled[0] if len(filled) == 1 else pa.concat_batches(filled)
+    return filled[0] if len(filled) == 1 else _concatenated(filled)
+
+
+def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    table = pa.Table.from_batches(batches).combine_chunks()
+    if table.num_columns:
+        return table.to_batches()[0]
+    rows: Any = pa.array([{}] * table.num_rows, pa.struct([]))
+    return pa.RecordBatch.from_struct_array(rows)
 
 
 __all__ = ["BadText", "DecodedTexts", "JsonDecoder", "Texts"]

@@ -29,7 +29,6 @@ from arkflow_ray.components.codecs.json_types import (
     arrow_type,
 )
 
-
 BREAK, OPEN, CLOSE = b"\n{}"
 """Bytes that shape lines and objects, as numbers."""
 
@@ -74,7 +73,7 @@ def _read(text: bytes, plan: ReadPlan, rows: int | None) -> pa.RecordBatch | Non
         return None
     try:
         table = pj.read_json(
-            pa.BufferReader(text),
+            pa.BufferReader(text),  # type: ignore[arg-type]  # the stubs lack it
             read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
             parse_options=plan.options,
         )

@@ -77,8 +77,8 @@ def _parse_at(text: str, at: int) -> tuple[Row, int]:
 def _object(pairs: list[tuple[str, Any]]) -> Row:
     row = dict(pairs)
     if len(row) != len(pairs):
-        seen: set[str] = set()
-        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
         raise RowError(f"field '{twice}' stands twice in one object")
     for name, value in pairs:
         if not name.isascii():
@@ -109,7 +109,7 @@ def _refuse_constant(name: str) -> Any:
     raise RowError(f"{name} is not JSON")
 
 
-def _column(values: list[Any], kind: JsonType) -> pa.Array:
+def _column(values: list[Any], kind: JsonType) -> Any:
     if isinstance(kind, StructType):
         return _struct_column(values, kind)
     if isinstance(kind, ListType):
@@ -117,7 +117,7 @@ def _column(values: list[Any], kind: JsonType) -> pa.Array:
     return pa.array([None if v is None else _CONVERT[kind](v) for v in values], arrow_type(kind))
 
 
-def _struct_column(values: list[Any], kind: StructType) -> pa.StructArray:
+def _struct_column(values: list[Any], kind: StructType) -> Any:
     if not kind.fields:
         return pa.array([None if v is None else {} for v in values], pa.struct([]))
     children = [
@@ -125,12 +125,13 @@ def _struct_column(values: list[Any], kind: StructType) -> pa.StructArray:
         for name, inner in kind.fields.items()
     ]
     absent = pa.array([v is None for v in values], pa.bool_())
+    fields = [pa.field(name, arrow_type(inner)) for name, inner in kind.fields.items()]
     return pa.StructArray.from_arrays(
-        children, fields=list(arrow_type(kind)), mask=absent if None in values else None
+        children, fields=fields, mask=absent if None in values else None
     )
 
 
-def _list_column(values: list[Any], kind: ListType) -> pa.Array:
+def _list_column(values: list[Any], kind: ListType) -> Any:
     items: list[Any] = []
     offsets: list[int | None] = []
     for value in values:

@@ -25,15 +25,15 @@ class Lines:
     """
 
     def __init__(self, block: bytes) -> None:
-        self._text = block
-        self._size = len(block)
+        self._block = self._text = block
+        self._end = len(block)
         data = np.frombuffer(block, np.uint8)
         ends = np.flatnonzero(data == BREAK)
         if block and not block.endswith(b"\n"):
             ends = np.append(ends, len(block))
         starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
         self._starts, self._ends = starts, ends
-        self._offsets = starts
+        self._offsets, self._sizes = starts, ends - starts
         # A blank line has the break before it, or its own, where a brace is due.
         self._shaped = (data[starts] == OPEN) & (data[ends - 1] == CLOSE)
         if not self._shaped.all():
@@ -44,15 +44,32 @@ class Lines:
 
     def offset(self, index: int) -> int:
         """Where a line begins in the block; the block's size for the one after the last."""
-        return int(self._offsets[index]) if index < len(self._offsets) else self._size
+        return int(self._offsets[index]) if index < len(self._offsets) else self._end
 
     def part(self, low: int, high: int) -> "Lines":
         """The lines `low` to `high - 1`, over the same block."""
         part = object.__new__(Lines)
-        part._text, part._size = self._text, self.offset(high)
+        part._block, part._text, part._end = self._block, self._text, self.offset(high)
         part._starts, part._ends = self._starts[low:high], self._ends[low:high]
-        part._offsets, part._shaped = self._offsets[low:high], self._shaped[low:high]
+        part._offsets, part._sizes = self._offsets[low:high], self._sizes[low:high]
+        part._shaped = self._shaped[low:high]
         return part
+
+    def size(self, index: int) -> int:
+        """Bytes of a line up to its `\\n`, blanks included."""
+        return int(self._sizes[index])
+
+    def prefix(self, index: int, size_max: int) -> bytes:
+        """The first bytes of a line, blanks included."""
+        offset = self.offset(index)
+        return self._block[offset : offset + min(size_max, self.size(index))]
+
+    def longer_than(self, size_max: int) -> list[int]:
+        """Indexes of the lines of more than `size_max` bytes."""
+        if self._end <= size_max:
+            return []
+        long: list[int] = np.flatnonzero(self._sizes > size_max).tolist()
+        return long
 
     def raw(self, index: int) -> bytes:
         """A line without its end and the blanks around it."""
@@ -78,7 +95,7 @@ class Lines:
         lines = [line.strip(_BLANK) for line in whole]
         keep = [i for i, line in enumerate(lines) if line]
         lines = [lines[i] for i in keep]
-        self._offsets = self._starts[keep]
+        self._offsets, self._sizes = self._offsets[keep], self._sizes[keep]
         self._text = b"\n".join(lines)
         sizes = np.fromiter(map(len, lines), np.int64, len(lines))
         self._ends = np.cumsum(sizes + 1) - 1
@@ -123,7 +140,8 @@ class Payloads:
 def _shaped(payloads: pa.BinaryArray) -> npt.NDArray[np.bool_]:
     """Which payloads begin with `{` and end with `}`."""
     count = len(payloads)
-    _, offsets, data = payloads.buffers()
+    buffers: Any = payloads.buffers()
+    _, offsets, data = buffers
     if count == 0 or data is None or data.size == 0:
         return np.zeros(count, np.bool_)
     places = np.frombuffer(offsets, np.int32)[payloads.offset : payloads.offset + count + 1]

@@ -1,0 +1,303 @@
+"""JSON lines of one file as batches, with the byte position after each.
+
+The file is read in blocks of whole lines, of about two batches each. A line that is longer than
+`max_row_bytes` is skipped chunk by chunk and never held. The end is where the file ends when the
+reader gets there; what is appended before that is read. A last line needs no line break.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import pyarrow as pa
+
+from arkflow_kernel.bad_rows import Origin, bad_row_batch
+from arkflow_kernel.errors import SourceError
+from arkflow_kernel.ids import SplitId
+from arkflow_kernel.limits import KIB, MIB
+from arkflow_kernel.ports import Position, SourceBatch
+from arkflow_ray.components.codecs.json import restored_root
+from arkflow_ray.components.codecs.json_block import DecodedTexts, JsonDecoder
+from arkflow_ray.components.codecs.json_config import fixed_root
+from arkflow_ray.components.codecs.json_text import build_batch
+from arkflow_ray.components.codecs.json_texts import Lines
+from arkflow_ray.components.inputs.file_store import FileStore
+
+if TYPE_CHECKING:
+    from arkflow_ray.components.inputs.file_config import FileInputConfig
+
+BLOCK_BYTES_FIRST: Final = 256 * KIB
+"""The first block, before the length of the lines is known."""
+
+BLOCK_BYTES_MAX: Final = 8 * MIB
+"""Largest block: a batch of wide rows must stay a slice's size (T1c)."""
+
+SKIP_BYTES_MAX: Final = 32 * MIB
+"""How much of a line that is too long one read skips, so that it answers within 100 ms."""
+
+PREFIX_BYTES: Final = KIB
+"""What is kept of a line that is too long, for its bad row."""
+
+CHUNK_BYTES_MIN: Final = 64 * KIB
+"""Smallest request to the file."""
+
+_BOM: Final = b"\xef\xbb\xbf"
+_BATCHES_A_BLOCK: Final = 2
+
+
+class LineFiles:
+    """Opens files of JSON lines."""
+
+    def __init__(self, operator: str, config: "FileInputConfig") -> None:
+        self.operator = operator
+        self.batch_rows = config.batch_rows
+        self.row_bytes_max = config.row_bytes_max
+        self.skip_bad = config.on_error == "skip"
+        self.fixed = fixed_root(config.types)
+
+    def __call__(self, store: FileStore, split: SplitId, position: Position) -> "LineSplit":
+        """See `OpenSplit`."""
+        file = store.open(split)
+        try:
+            return LineSplit(self, file, split, position)
+        except BaseException:
+            file.close()
+            raise
+
+
+class LineSplit:
+    """One file.
+
+    `_at` is the offset of the first byte that no batch has covered; `_held` are the bytes that
+    were read behind it, beside a block in work. `_skipping` is how many bytes of a line that is
+    too long were read. `_end` is where the file ended when its end was reached.
+    """
+
+    def __init__(
+        self, files: LineFiles, file: BinaryIO, split: SplitId, position: Position
+    ) -> None:
+        self._files = files
+        self._file = file
+        self._split = split
+        self._prefix_bytes = min(PREFIX_BYTES, files.row_bytes_max)
+        self._at = self._restored_offset(position)
+        self._decoder = self._restored_decoder(position)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._block_bytes = BLOCK_BYTES_FIRST
+        self._skipping: int | None = None
+        self._end: int | None = None
+        self._ready: Iterator[SourceBatch] = iter(())
+
+    def read(self) -> SourceBatch | None:
+        """See `SplitReader.read`."""
+        batch = next(self._ready, None)
+        if batch is None:
+            self._ready = self._next_batches()
+            batch = next(self._ready, None)
+        return batch
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _next_batches(self) -> Iterator[SourceBatch]:
+        if self._skipping is not None:
+            return self._skip()
+        block = self._next_block()
+        if block is None:
+            return iter(())
+        lines = Lines(block)
+        self._adapt(len(block), len(lines))
+        spare = len(lines) % self._files.batch_rows
+        if len(lines) > spare > 0:
+            # Whole batches only: the rest of the block begins the next one.
+            lines = lines.part(0, len(lines) - spare)
+            rest = block[lines.offset(len(lines)) :]
+            self._held.insert(0, rest)
+            self._held_bytes += len(rest)
+        return self._batches(lines)
+
+    def _next_block(self) -> bytes | None:
+        """Whole lines, all that are left at the end; None if a line that is too long begins."""
+        while self._end is None:
+            chunk = self._read_chunk()
+            cut = chunk.rfind(b"\n") + 1
+            if cut and self._end is None:
+                block = b"".join([*self._held, chunk[:cut]])
+                self._hold_only(chunk[cut:])
+                return block
+            self._held.append(chunk)
+            self._held_bytes += len(chunk)
+            if self._held_bytes > self._files.row_bytes_max and self._end is None:
+                return self._begin_skipping()
+        block = b"".join(self._held)
+        self._hold_only(b"")
+        return block
+
+    def _begin_skipping(self) -> bytes | None:
+        """Forget the line that is too long; whole lines before it come first."""
+        held = b"".join(self._held)
+        cut = held.rfind(b"\n") + 1
+        if cut:
+            self._hold_only(held[cut:])
+            return held[:cut]
+        self._skipping = len(held)
+        self._hold_only(held[: self._prefix_bytes])
+        return None
+
+    def _skip(self) -> Iterator[SourceBatch]:
+        """Read on to the end of the line that is too long; its bad row once that is reached."""
+        assert self._skipping is not None
+        limit = self._skipping + SKIP_BYTES_MAX
+        while self._skipping < limit:
+            chunk = self._read_chunk()
+            place = chunk.find(b"\n")
+            if place >= 0 or self._end is not None:
+                size = self._skipping + (place if place >= 0 else len(chunk))
+                prefix, base = self._held[0], self._at
+                self._skipping = None
+                self._hold_only(chunk[place + 1 :] if place >= 0 else b"")
+                self._at = base + size + (place >= 0)
+                return iter([self._too_long(prefix, size, base)])
+            self._skipping += len(chunk)
+        return iter(())
+
+    def _read_chunk(self) -> bytes:
+        """The next bytes, as many as a block wants; fewer only at the end, which it notices."""
+        want = max(self._block_bytes - self._held_bytes, CHUNK_BYTES_MIN)
+        parts: list[bytes] = []
+        got = 0
+        while got < want:
+            part = self._file.read(want - got)
+            if not part:
+                self._end = self._end_if_reached()
+                if self._end is not None:
+                    break
+                continue
+            parts.append(part)
+            got += len(part)
+        chunk = parts[0] if len(parts) == 1 else b"".join(parts)
+        if self._at == 0 and not self._held and chunk.startswith(_BOM):
+            self._at = len(_BOM)
+            return chunk[len(_BOM) :]
+        return chunk
+
+    def _end_if_reached(self) -> int | None:
+        place = self._file.tell()
+        size = self._file.seek(0, os.SEEK_END)
+        if size < place:
+            raise SourceError(
+                f"input '{self._files.operator}': '{self._split}' shrank from {place} to {size} "
+                "bytes while it was read; files must only be appended to"
+            )
+        self._file.seek(place)
+        return place if size == place else None
+
+    def _hold_only(self, rest: bytes) -> None:
+        self._held = [rest] if rest else []
+        self._held_bytes = len(rest)
+
+    def _adapt(self, size: int, count: int) -> None:
+        """Make the next block a little more than two batches."""
+        if count:
+            wanted = size * self._files.batch_rows * _BATCHES_A_BLOCK // count
+            self._block_bytes = min(wanted + wanted // 32 + KIB, BLOCK_BYTES_MAX)
+
+    def _batches(self, lines: Lines) -> Iterator[SourceBatch]:
+        """The batches of a block that begins at `_at`; one without rows for a blank block."""
+        base, low = self._at, 0
+        for place in (*lines.longer_than(self._files.row_bytes_max), len(lines)):
+            if low < place:
+                yield from self._decoded(lines.part(low, place), base)
+            if place < len(lines):
+                self._at = base + lines.offset(place + 1)
+                yield self._too_long(
+                    lines.prefix(place, self._prefix_bytes),
+                    lines.size(place),
+                    base + lines.offset(place),
+                )
+            low = place + 1
+        if not len(lines):
+            self._at = base + lines.offset(0)
+            yield self._source_batch(self._decoder.decode(lines), lines, base)
+
+    def _decoded(self, lines: Lines, base: int) -> Iterator[SourceBatch]:
+        whole = self._decoder.read(lines)
+        low = 0
+        while low < len(lines):
+            part = lines.part(low, min(low + self._files.batch_rows, len(lines)))
+            if whole is None:
+                decoded = self._decoder.decode(part)
+            else:
+                decoded = DecodedTexts(whole.slice(low, len(part)), [], len(part))
+            low += decoded.consumed
+            self._at = base + part.offset(decoded.consumed)
+            yield self._source_batch(decoded, part, base)
+
+    def _source_batch(self, decoded: DecodedTexts, lines: Lines, base: int) -> SourceBatch:
+        bad = [(base + lines.offset(b.index), lines.raw(b.index), b.reason) for b in decoded.bad]
+        return self._made(decoded.batch, base + lines.offset(0), bad)
+
+    def _too_long(self, prefix: bytes, size: int, offset: int) -> SourceBatch:
+        reason = (
+            f"a line of {size} bytes, above `max_row_bytes` ({self._files.row_bytes_max}); only "
+            f"its first {self._prefix_bytes} bytes are kept"
+        )
+        empty = build_batch([], self._decoder.root)
+        return self._made(empty, offset, [(offset, prefix, reason)])
+
+    def _made(
+        self, batch: pa.RecordBatch, first: int, bad: list[tuple[int, bytes, str]]
+    ) -> SourceBatch:
+        """The batch that ends at `_at`."""
+        origin = Origin(self._split, offset=first)
+        offsets, values, reasons = zip(*bad, strict=True) if bad else ((), (), ())
+        rows = bad_row_batch(
+            list(values),
+            list(reasons),
+            operator=self._files.operator,
+            origin=origin,
+            offsets=list(offsets),
+        )
+        skip = self._files.skip_bad
+        return SourceBatch(
+            self._split,
+            batch,
+            {"offset": self._at, "schema": self._decoder.form()},
+            origin,
+            bad=rows if bad and not skip else None,
+            skipped=len(bad) if skip else 0,
+            split_ended=self._at == self._end,
+        )
+
+    def _restored_offset(self, position: Position) -> int:
+        offset = position.get("offset", 0)
+        if not isinstance(offset, int) or offset < 0:
+            raise self._unusable(f"no byte offset in it: {offset!r}")
+        size = self._file.seek(0, os.SEEK_END)
+        if offset > size:
+            raise self._unusable(f"it is at byte {offset}, and the file has only {size} now")
+        if offset > 0:
+            self._file.seek(offset - 1)
+            if self._file.read(1) != b"\n" and offset not in (len(_BOM), size):
+                raise self._unusable(f"no line begins at byte {offset} any more")
+        self._file.seek(offset)
+        return offset
+
+    def _restored_decoder(self, position: Position) -> JsonDecoder:
+        fixed = self._files.fixed
+        try:
+            root = restored_root(position.get("schema", []), fixed)
+        except ValueError as error:
+            raise self._unusable(str(error)) from error
+        return JsonDecoder(root, frozenset(fixed.fields))
+
+    def _unusable(self, why: str) -> SourceError:
+        return SourceError(
+            f"input '{self._files.operator}': cannot continue '{self._split}' at its position: "
+            f"{why}; bring the file back as it was, or start the job without its positions"
+        )
+
+
+__all__ = ["BLOCK_BYTES_FIRST", "BLOCK_BYTES_MAX", "PREFIX_BYTES", "LineFiles", "LineSplit"]

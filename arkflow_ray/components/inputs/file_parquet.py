@@ -1,0 +1,136 @@
+"""Parquet files as batches, types as they are; the position is a row group and a row in it.
+
+A row group is streamed, not loaded: memory is bounded by pages and a batch. To continue inside a
+row group, its rows before the position are read again and thrown away.
+"""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from arkflow_kernel.bad_rows import Origin
+from arkflow_kernel.errors import SourceError
+from arkflow_kernel.ids import SplitId
+from arkflow_kernel.limits import MIB
+from arkflow_kernel.ports import Position, SourceBatch
+from arkflow_ray.components.inputs.file_store import FileStore
+
+READ_BYTES: Final = MIB
+"""What is read of a column at a time."""
+
+
+class ParquetFiles:
+    """Opens Parquet files."""
+
+    def __init__(self, operator: str, batch_rows: int) -> None:
+        self.operator = operator
+        self.batch_rows = batch_rows
+
+    def __call__(self, store: FileStore, split: SplitId, position: Position) -> "ParquetSplit":
+        """See `OpenSplit`."""
+        file = store.open(split)
+        try:
+            return ParquetSplit(self, file, split, position)
+        except BaseException:
+            file.close()
+            raise
+
+
+class ParquetSplit:
+    """One file. `_group` and `_row` are where the next batch begins."""
+
+    def __init__(
+        self, files: ParquetFiles, file: BinaryIO, split: SplitId, position: Position
+    ) -> None:
+        self._files = files
+        self._file = file
+        self._split = split
+        self._parquet = self._opened()
+        self._groups: int = self._parquet.metadata.num_row_groups
+        self._group, self._row = self._restored(position)
+        self._before = sum(self._rows_in(group) for group in range(self._group))
+        self._batches: Iterator[pa.RecordBatch] | None = None
+
+    def read(self) -> SourceBatch:
+        """See `SplitReader.read`."""
+        while self._group < self._groups and self._row >= self._rows_in(self._group):
+            self._next_group()
+        if self._group == self._groups:
+            return self._made(self._parquet.schema_arrow.empty_table().to_batches(), 0)
+        if self._batches is None:
+            self._batches = self._rows_from(self._row)
+        batch = self._guarded(lambda: next(self._batches, None))
+        if batch is None:
+            raise self._failure("a row group ends before its row count", None)
+        first = self._before + self._row
+        self._row += batch.num_rows
+        if self._row >= self._rows_in(self._group):
+            self._next_group()
+        return self._made([batch], first)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _opened(self) -> Any:
+        return self._guarded(
+            lambda: pq.ParquetFile(self._file, buffer_size=READ_BYTES, pre_buffer=False)
+        )
+
+    def _next_group(self) -> None:
+        self._before += self._rows_in(self._group)
+        self._group, self._row, self._batches = self._group + 1, 0, None
+
+    def _rows_from(self, row: int) -> Iterator[pa.RecordBatch]:
+        batches = self._parquet.iter_batches(
+            self._files.batch_rows, row_groups=[self._group], use_threads=False
+        )
+        for batch in batches:
+            if row < batch.num_rows:
+                yield batch.slice(row)
+            row = max(0, row - batch.num_rows)
+
+    def _rows_in(self, group: int) -> int:
+        count: int = self._parquet.metadata.row_group(group).num_rows
+        return count
+
+    def _made(self, batches: list[pa.RecordBatch], first: int) -> SourceBatch:
+        schema = self._parquet.schema_arrow
+        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)
+        return SourceBatch(
+            self._split,
+            batch,
+            {"row_group": self._group, "row": self._row},
+            Origin(self._split, offset=first),
+            split_ended=self._group == self._groups,
+        )
+
+    def _restored(self, position: Position) -> tuple[int, int]:
+        group, row = position.get("row_group", 0), position.get("row", 0)
+        if not isinstance(group, int) or not isinstance(row, int) or group < 0 or row < 0:
+            raise self._failure(f"its position is not one of a Parquet file: {position}", None)
+        fits = group < self._groups and row <= self._rows_in(group)
+        if not fits and (group, row) != (self._groups, 0) and (group, row) != (0, 0):
+            raise self._failure(
+                f"its position is row {row} of row group {group}, and it has {self._groups} row "
+                "groups now; bring the file back as it was",
+                None,
+            )
+        return group, row
+
+    def _guarded(self, work: Any) -> Any:
+        try:
+            return work()
+        except (OSError, pa.ArrowException) as error:
+            raise self._failure(str(error), error) from error
+
+    def _failure(self, why: str, error: Exception | None) -> SourceError:
+        kind = f"{type(error).__name__}: " if error else ""
+        return SourceError(
+            f"input '{self._files.operator}': cannot read '{self._split}' as Parquet: {kind}{why}"
+        )
+
+
+__all__ = ["ParquetFiles", "ParquetSplit"]

@@ -1,0 +1,155 @@
+"""Where input files are: listing and opening, on the local disk or by any fsspec URL.
+
+The local disk is read without fsspec. Every failure is a `SourceError`; URLs in messages and in
+split names carry no credentials.
+"""
+
+import glob
+import os
+import re
+from typing import Any, BinaryIO, Protocol, cast
+
+from arkflow_kernel.errors import SourceError
+from arkflow_ray.components.paths import is_url
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])[^=&]*=[^&]*")
+_GLOB = re.compile(r"[*?\[]")
+_HIDDEN = (".", "_")
+
+
+class FileStore(Protocol):
+    """Lists and opens the files of one path."""
+
+    def names(self) -> list[str]:
+        """Names of the files, sorted. SourceError if there is none."""
+        ...
+
+    def open(self, name: str) -> BinaryIO:
+        """A file for reading, unbuffered. SourceError if it cannot be opened."""
+        ...
+
+
+def file_store(operator: str, path: str) -> FileStore:
+    """The store of a path as users write it. Connects to nothing."""
+    if path.startswith("file://"):
+        path = path.removeprefix("file://")
+    return RemoteFiles(operator, path) if is_url(path) else LocalFiles(operator, path)
+
+
+def shown(path: str) -> str:
+    """The path without user, password and query values."""
+    return _CREDENTIALS.sub("***", path)
+
+
+class LocalFiles:
+    """Files of this machine."""
+
+    def __init__(self, operator: str, path: str) -> None:
+        self._operator = operator
+        self._path = path
+
+    def names(self) -> list[str]:
+        """See `FileStore.names`. A folder is read with its sub-folders."""
+        try:
+            names = self._found()
+        except OSError as error:
+            raise self._failure("list", self._path, error) from error
+        if not names:
+            raise SourceError(
+                f"input '{self._operator}': no file at '{self._path}'; check the path (names that "
+                "begin with '.' or '_' in a folder are left out)"
+            )
+        return sorted(names)
+
+    def open(self, name: str) -> BinaryIO:
+        """See `FileStore.open`."""
+        try:
+            return cast("BinaryIO", open(name, "rb", buffering=0))
+        except OSError as error:
+            raise self._failure("open", name, error) from error
+
+    def _found(self) -> list[str]:
+        if os.path.isdir(self._path):
+            return _files_below(self._path)
+        if os.path.lexists(self._path) or not _GLOB.search(self._path):
+            os.stat(self._path)
+            return [self._path]
+        return [n for n in glob.glob(self._path, recursive=True) if os.path.isfile(n)]
+
+    def _failure(self, doing: str, name: str, error: OSError) -> SourceError:
+        return SourceError(
+            f"input '{self._operator}': cannot {doing} '{name}': {error.strerror or error}; check "
+            "the path, and that this machine and this user may read it"
+        )
+
+
+class RemoteFiles:
+    """Files of an fsspec URL. Names are URLs without credentials."""
+
+    def __init__(self, operator: str, url: str) -> None:
+        self._operator = operator
+        self._url = url
+        self._system: Any = None
+        self._inner: dict[str, str] = {}
+
+    def names(self) -> list[str]:
+        """See `FileStore.names`."""
+        try:
+            system, path = self._connect()
+            found = self._paths(system, path)
+            self._inner = {shown(system.unstrip_protocol(p)): p for p in found}
+        except Exception as error:  # each file system of fsspec has its own errors
+            raise self._failure("list", self._url, error) from error
+        if not self._inner:
+            raise SourceError(
+                f"input '{self._operator}': no file at '{shown(self._url)}'; check the URL"
+            )
+        return sorted(self._inner)
+
+    def open(self, name: str) -> BinaryIO:
+        """See `FileStore.open`."""
+        try:
+            return cast("BinaryIO", self._system.open(self._inner[name], "rb"))
+        except Exception as error:  # as above
+            raise self._failure("open", name, error) from error
+
+    def _connect(self) -> tuple[Any, str]:
+        import fsspec  # type: ignore[import-untyped]  # it ships no types
+
+        self._system, path = fsspec.core.url_to_fs(self._url)
+        return self._system, path
+
+    def _paths(self, system: Any, path: str) -> list[str]:
+        if _GLOB.search(path):
+            return [p for p in system.glob(path) if system.isfile(p)]
+        if not system.isdir(path):
+            system.info(path)
+            return [path]
+        root = path.rstrip("/") + "/"
+        return [p for p in system.find(path) if not _is_hidden(p.removeprefix(root))]
+
+    def _failure(self, doing: str, url: str, error: Exception) -> SourceError:
+        told = str(error).replace(self._url, shown(self._url)) or "no reason given"
+        return SourceError(
+            f"input '{self._operator}': cannot {doing} '{shown(url)}': {type(error).__name__}: "
+            f"{told}; check the URL, the credentials and that the store answers"
+        )
+
+
+def _files_below(folder: str) -> list[str]:
+    names: list[str] = []
+    for base, folders, files in os.walk(folder, onerror=_raise):
+        folders[:] = [f for f in folders if not f.startswith(_HIDDEN)]
+        names += [os.path.join(base, f) for f in files if not f.startswith(_HIDDEN)]
+    return names
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _is_hidden(path: str) -> bool:
+    return any(part.startswith(_HIDDEN) for part in path.split("/"))
+
+
+__all__ = ["FileStore", "file_store", "shown"]

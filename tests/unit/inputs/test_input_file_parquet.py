@@ -1,0 +1,78 @@
+"""Input `file`, Parquet."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arkflow_kernel.errors import SourceError
+from arkflow_kernel.ports import SplitPosition
+
+
+@pytest.fixture
+def parquet_of(make):
+    def build(path, **config):
+        return make("file", input_type={"type": "parquet", "path": str(path)}, **config)
+
+    return build
+
+
+@pytest.fixture
+def table():
+    return pa.table(
+        {
+            "n": pa.array(range(25), pa.int32()),
+            "t": pa.array([i * 10 for i in range(25)], pa.timestamp("us", tz="UTC")),
+            "d": pa.array(["a", "b", None, "a", "c"] * 5).dictionary_encode(),
+        }
+    )
+
+
+def test_types_are_kept_and_every_position_continues_exactly(tmp_path, parquet_of, drain, table):
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, row_group_size=10)
+    whole = drain(parquet_of(path, batch_rows=4))
+    got = pa.Table.from_batches([b.batch for b in whole])
+    assert got.schema.equals(table.schema)
+    assert got.to_pylist() == table.to_pylist()
+    assert [b.origin.offset for b in whole] == [0, 4, 8, 10, 14, 18, 20, 24]
+    assert [b.split_ended for b in whole] == [False] * 7 + [True]
+    for i, batch in enumerate(whole[:-1]):
+        position = json.loads(json.dumps(batch.position))
+        rest = drain(parquet_of(path, batch_rows=3), [SplitPosition(batch.split, position)])
+        done = sum(b.batch.num_rows for b in whole[: i + 1])
+        assert pa.Table.from_batches([b.batch for b in rest]).to_pylist() == (
+            table.slice(done).to_pylist()
+        )
+
+
+def test_a_file_without_rows_does_not_end_the_input(tmp_path, parquet_of, drain, table):
+    pq.write_table(table.slice(0, 0), tmp_path / "a")
+    pq.write_table(table, tmp_path / "b")
+    batches = drain(parquet_of(tmp_path))
+    assert [b.batch.num_rows for b in batches] == [0, 25]
+    assert all(b.split_ended for b in batches)
+
+
+def test_what_is_not_parquet_is_an_error_that_names_the_file(tmp_path, parquet_of, drain):
+    (tmp_path / "a").write_bytes(b"no parquet here")
+    with pytest.raises(SourceError, match=f"cannot read '{tmp_path}/a' as Parquet"):
+        drain(parquet_of(tmp_path))
+
+
+def test_a_position_that_the_file_does_not_have_is_refused(tmp_path, parquet_of, drain, table):
+    pq.write_table(table, tmp_path / "a")
+    place = SplitPosition(str(tmp_path / "a"), {"row_group": 3, "row": 1})
+    with pytest.raises(SourceError, match="row 1 of row group 3"):
+        drain(parquet_of(tmp_path), [place])
+
+
+def test_a_torn_row_group_is_an_error(tmp_path, parquet_of, drain, table):
+    path = tmp_path / "a"
+    pq.write_table(table, path, compression="none")
+    data = bytearray(path.read_bytes())
+    data[4:60] = b"\xff" * 56
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match="as Parquet"):
+        drain(parquet_of(path))
