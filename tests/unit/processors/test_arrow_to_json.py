@@ -7,6 +7,8 @@ import pytest
 
 from arkflow_kernel.bad_rows import NOWHERE, VALUE_COLUMN
 from arkflow_kernel.errors import ProcessingError
+from arkflow_ray.components import registry
+from arkflow_ray.components.api import BuildContext, ComponentKind
 from arkflow_ray.components.processors.arrow_to_json import ArrowToJson
 
 BATCH = pa.record_batch({"b": [1, None], "a": ["x", "y"]})
@@ -68,3 +70,16 @@ def test_a_type_that_json_cannot_hold_names_operator_and_column() -> None:
     keys: Any = pa.array([[(1, 2)]], pa.map_(pa.int64(), pa.int64()))
     with pytest.raises(ProcessingError, match=r"operator 'j' failed: rows cannot.*m map<int64"):
         result(pa.record_batch({"m": keys}))
+
+
+def test_the_registry_builds_it_from_its_configuration() -> None:
+    entry = registry.find(ComponentKind.PROCESSOR, "arrow_to_json")
+    assert entry is not None
+    config = registry.config_class(entry).model_validate(
+        {"fields_to_include": ["a"], "value_field": "text"}
+    )
+    operator: Any = registry.factory(entry)(config, BuildContext("j"))
+    [found] = operator.process(BATCH, NOWHERE).batches
+    assert found.column("text").to_pylist() == [b'{"a":"x"}', b'{"a":"y"}']
+    plain: Any = registry.factory(entry)(registry.config_class(entry)(), BuildContext("j"))
+    assert plain.process(BATCH, NOWHERE).batches[0].schema.names == ["b", "a", "__value__"]
