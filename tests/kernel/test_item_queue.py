@@ -1,0 +1,84 @@
+"""Items answer in any order and leave in the order of submission (T1b, T1c, T2)."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence, SplitId, WallMs
+from arkflow_kernel.item_queue import BatchRef, ItemQueue
+from arkflow_kernel.ports import Moment
+from arkflow_kernel.protocol import ItemDone, LaneSlice
+
+AT = Moment(MonotonicMs(0), WallMs(0))
+
+
+def _done(token: int, *, more: bool = False) -> ItemDone:
+    return ItemDone(AT, RequestToken(token), LaneSlice(), more)
+
+
+def _submit(queue: ItemQueue, token: int) -> None:
+    queue.submitted(RequestToken(token), BatchRef(SplitId("a"), Sequence(token), 1))
+
+
+@given(st.integers(1, 4), st.data())
+def test_items_leave_in_the_order_of_submission(workers: int, data: st.DataObject) -> None:
+    queue, submitted = ItemQueue(workers), 0
+    left: list[int] = []
+    slices: dict[int, int] = {}
+    at_work: list[int] = []
+    for _ in range(60):
+        if queue.has_room and (not at_work or data.draw(st.booleans())):
+            submitted += 1
+            _submit(queue, submitted)
+            slices[submitted] = data.draw(st.integers(1, 3))
+            at_work.append(submitted)
+        else:
+            token = at_work.pop(data.draw(st.integers(0, len(at_work) - 1)))
+            slices[token] -= 1
+            queue.answered(_done(token, more=slices[token] > 0))
+        while (head := queue.head()) is not None and head.slice is not None:
+            asked = queue.slice_taken()
+            if asked is not None:
+                at_work.append(asked)
+            done = queue.pop_done()
+            if done is not None:
+                left.append(done.token)
+        queue.validate()
+        assert left == list(range(1, len(left) + 1))
+        assert all(slices[token] == 0 for token in left)
+
+
+def test_a_later_answer_waits_for_the_head() -> None:
+    queue = ItemQueue(4)
+    _submit(queue, 1)
+    _submit(queue, 2)
+    queue.answered(_done(2))
+    head = queue.head()
+    assert head is not None
+    assert head.token == 1
+    assert queue.pop_done() is None
+    queue.answered(_done(1))
+    for token in (1, 2):
+        assert queue.slice_taken() is None
+        done = queue.pop_done()
+        assert done is not None
+        assert done.token == token
+
+
+def test_an_item_with_more_slices_stays_at_the_head() -> None:
+    queue = ItemQueue(1)
+    _submit(queue, 1)
+    queue.answered(_done(1, more=True))
+    assert queue.slice_taken() == 1
+    assert queue.pop_done() is None
+    queue.answered(_done(1))
+    assert queue.slice_taken() is None
+    assert queue.pop_done() is not None
+    assert queue.head() is None
+
+
+def test_the_lane_holds_the_workers_items_and_two_more() -> None:
+    queue = ItemQueue(3)
+    for token in range(1, 6):
+        assert queue.has_room
+        _submit(queue, token)
+    assert not queue.has_room

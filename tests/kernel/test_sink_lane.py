@@ -1,0 +1,137 @@
+"""What a chain orders of a sink, and which receipts it believes (T1, F2)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arkflow_kernel.errors import SinkError
+from arkflow_kernel.ids import MonotonicMs, OutputId, RequestToken, Sequence
+from arkflow_kernel.ports import WriteReceipt
+from arkflow_kernel.protocol import FlushSink, RollSink, Write
+from arkflow_kernel.sink_lane import SinkLane
+from arkflow_kernel.testing.components import rows_batch
+
+BATCH = rows_batch("a", [1])
+
+
+def _next(lane: SinkLane, now_ms: int = 0) -> Write | RollSink | FlushSink | None:
+    return lane.next_request(RequestToken(1), MonotonicMs(now_ms))
+
+
+def _receipt(upto: int, roll_at: int | None = None) -> WriteReceipt:
+    return WriteReceipt(Sequence(upto), None if roll_at is None else MonotonicMs(roll_at))
+
+
+def _lane() -> SinkLane:
+    return SinkLane(OutputId("sink"))
+
+
+def test_one_write_is_outstanding_and_two_are_queued() -> None:
+    lane = _lane()
+    lane.give(BATCH)
+    first = _next(lane)
+    assert isinstance(first, Write)
+    assert first.sequence == 1
+    lane.give(BATCH)
+    lane.give(BATCH)
+    lane.validate()
+    assert not lane.has_room
+    assert _next(lane) is None
+    lane.answered(_receipt(1))
+    second = _next(lane)
+    assert isinstance(second, Write)
+    assert second.sequence == 2
+
+
+def test_a_roll_is_ordered_at_its_moment_and_not_before() -> None:
+    lane = _lane()
+    lane.give(BATCH)
+    _next(lane)
+    assert lane.deadline_ms() is None
+    lane.answered(_receipt(0, roll_at=30))
+    assert lane.deadline_ms() == 30
+    assert _next(lane, 29) is None
+    assert isinstance(_next(lane, 30), RollSink)
+    lane.answered(_receipt(1))
+    assert lane.settled
+
+
+def test_a_flush_passes_behind_the_writes_and_ends_the_rolls() -> None:
+    lane = _lane()
+    lane.give(BATCH)
+    lane.flush()
+    assert isinstance(_next(lane), Write)
+    lane.answered(_receipt(0, roll_at=5))
+    assert isinstance(_next(lane, 99), FlushSink)
+    lane.answered(_receipt(1, roll_at=5))
+    assert lane.settled
+    assert lane.deadline_ms() is None
+    assert _next(lane, 99) is None
+
+
+def test_a_sink_that_was_given_nothing_is_not_flushed() -> None:
+    lane = _lane()
+    lane.flush()
+    assert _next(lane) is None
+    assert lane.settled
+
+
+def test_a_batch_that_was_never_written_cannot_be_confirmed() -> None:
+    lane = _lane()
+    lane.give(BATCH)
+    lane.give(BATCH)
+    _next(lane)
+    with pytest.raises(SinkError, match="outside of 0 to 1"):
+        lane.answered(_receipt(2))
+
+
+def test_a_confirmation_never_goes_back() -> None:
+    lane = _lane()
+    for n in (1, 2):
+        lane.give(BATCH)
+        _next(lane)
+        if n == 1:
+            lane.answered(_receipt(1))
+    with pytest.raises(SinkError, match="outside of 1 to 2"):
+        lane.answered(_receipt(0))
+
+
+def test_a_flush_that_confirms_too_little_is_the_sinks_fault() -> None:
+    lane = _lane()
+    lane.give(BATCH)
+    lane.flush()
+    _next(lane)
+    lane.answered(_receipt(0))
+    _next(lane)
+    with pytest.raises(SinkError, match="did not confirm all writes"):
+        lane.answered(_receipt(0))
+
+
+@given(st.lists(st.sampled_from(["give", "answer", "time", "flush"]), max_size=80))
+def test_whatever_happens_writes_keep_their_order_and_bounds(script: list[str]) -> None:
+    lane, now_ms, given, flushed = _lane(), 0, 0, False
+    outstanding: Write | RollSink | FlushSink | None = None
+    written: list[int] = []
+    for step in script:
+        if step == "give" and lane.has_room and not flushed:
+            lane.give(BATCH)
+            given += 1
+        elif step == "time":
+            now_ms += 10
+        elif step == "flush":
+            lane.flush()
+            flushed = True
+        elif step == "answer" and outstanding is not None:
+            whole = not isinstance(outstanding, Write)
+            upto = len(written) if whole else max(int(lane.confirmed_upto), len(written) - 2)
+            lane.answered(_receipt(upto, roll_at=now_ms + 15))
+            outstanding = None
+        request = _next(lane, now_ms)
+        if request is not None:
+            assert outstanding is None
+            outstanding = request
+            if isinstance(request, Write):
+                written.append(request.sequence)
+        lane.validate()
+        assert given - len(written) <= 2
+    assert written == list(range(1, len(written) + 1))
