@@ -75,9 +75,8 @@ def test_a_type_that_json_cannot_hold_names_operator_and_column() -> None:
 def test_the_registry_builds_it_from_its_configuration() -> None:
     entry = registry.find(ComponentKind.PROCESSOR, "arrow_to_json")
     assert entry is not None
-    config = registry.config_class(entry).model_validate(
-        {"fields_to_include": ["a"], "value_field": "text"}
-    )
+    text = '{"fields_to_include": ["a"], "value_field": "text"}'
+    config = registry.config_class(entry).model_validate_json(text)
     operator: Any = registry.factory(entry)(config, BuildContext("j"))
     [found] = operator.process(BATCH, NOWHERE).batches
     assert found.column("text").to_pylist() == [b'{"a":"x"}', b'{"a":"y"}']
