@@ -7,6 +7,7 @@ start with a zero are text. Anchors, aliases and `<<` merges work, expanded with
 """
 
 import re
+import sys
 from collections.abc import Iterator
 
 import yaml
@@ -43,6 +44,7 @@ _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _INFINITE = re.compile(r"([-+]?)\.(inf|Inf|INF)")
+_ESCAPE = re.compile(r"\\U([0-9a-fA-F]{8})")
 _NOT_A_NUMBER = {".nan", ".NaN", ".NAN"}
 
 
@@ -55,6 +57,16 @@ def parse_yaml(text: str, builder: TreeBuilder) -> Node:
         raise TreeError(f"the character {error.character!r} is not allowed in YAML", at) from None
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error) from None
+    except ValueError:
+        # PyYAML converts the digits of an escape without looking at their range.
+        raise TreeError("an escape above \\U0010FFFF", _bad_escape(text)) from None
+
+
+def _bad_escape(text: str) -> Location:
+    for match in _ESCAPE.finditer(text):
+        if int(match[1], 16) > sys.maxunicode:
+            return position(text, match.start())
+    return Location(1, 1)
 
 
 def _syntax_error(error: yaml.MarkedYAMLError) -> TreeError:

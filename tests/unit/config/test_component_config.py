@@ -21,7 +21,7 @@ from arkflow_ray.components.paths import absolute_path, is_url
 CONTEXT = BuildContext(operator="here")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 99) | st.text(min_size=0, max_size=6), max_size=5))
 def test_a_path_survives_its_text(steps: list[str | int]) -> None:
     assert parse_path(render_path(tuple(steps))) == tuple(steps)

@@ -1,6 +1,8 @@
 """Checking a whole file: all mistakes of all checks at once, each place once."""
 
 import re
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -270,3 +272,21 @@ def test_unknown_keys_of_components_are_warnings_in_lenient_mode(write: Any) -> 
     checked = check_file(write(text), env={}, lenient=True)
     assert checked.ok
     assert [w.path for w in checked.warnings] == ["streams[0].input.contxt"]
+
+
+def test_checking_a_file_without_sql_imports_no_engine_and_no_cluster(write: Any) -> None:
+    text = STREAM.replace("{type: sql, query: SELECT 1}", "{type: arrow_to_json}")
+    text = text.replace("context:", "interval: 1s, context:")
+    program = (
+        "import sys; from arkflow_ray.config.project import check_file; "
+        "checked = check_file(sys.argv[1]); print(checked.errors); "
+        "print([m for m in ('ray', 'datafusion', 'fsspec', 'polars') if m in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, str(write(text))],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert result.stdout.splitlines() == ["[]", "[]"]

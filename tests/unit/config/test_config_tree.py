@@ -115,6 +115,7 @@ def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
         ("a: " + "9" * 6_000, "F:1:4: an integer must lie in [-2^63, 2^64)"),
         ('a: "\\ud83d"', "F:1:4: half of a surrogate pair is not text"),
         ("a: \x07", "F:1:4: the character"),
+        ('a: 1\nb: "x\\U00110000"', "F:2:6: an escape above"),
         ("a: x\0y", "F:1:5: a NUL character; the file is not text"),
         (b"a: x\nb: \xff\n", "F:2:4: byte 0xff is not valid UTF-8"),
         ("", "F:1:1: the file is empty; it needs `streams:` or `jobs:`"),
