@@ -26,7 +26,13 @@ from arkflow_ray.components.outputs.part_formats import (
     refused_column,
 )
 from arkflow_ray.components.outputs.part_stream import PartStream
-from arkflow_ray.components.outputs.payloads import payloads, pieces, without_views
+from arkflow_ray.components.outputs.payloads import (
+    as_text,
+    is_payload,
+    payloads,
+    pieces,
+    without_views,
+)
 from arkflow_ray.components.paths import is_url
 
 _LOCAL = ("file://", "local://")
@@ -93,10 +99,15 @@ class FileSink:
         return WriteReceipt(self._confirmed, self._part.roll_at_ms)
 
     def _rows_of(self, piece: pa.RecordBatch) -> pa.RecordBatch:
-        """Without payloads that are null: they have no line, and no part may be empty."""
+        """In formats of text, payloads are text; as lines of their own, they are without nulls."""
+        if self._config.format not in ("json", "csv"):
+            return piece
         if self._config.format == "json" and is_raw(piece.schema):
             return pa.record_batch([payloads(piece.column(0))], [VALUE_COLUMN])
-        return piece
+        index = piece.schema.get_field_index(VALUE_COLUMN)
+        if index < 0 or not is_payload(piece.schema.field(index).type):
+            return piece
+        return piece.set_column(index, VALUE_COLUMN, as_text(piece.column(index)))
 
     def _add(self, rows: pa.RecordBatch, now_ms: MonotonicMs) -> None:
         if rows.num_rows == 0:

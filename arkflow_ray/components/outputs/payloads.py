@@ -65,9 +65,27 @@ def payloads(values: "pa.Array[Any]") -> pa.BinaryArray:
 
     `values` is a column for which `is_payload` holds and that fits 2 GiB (`pieces` sees to that).
     """
+    return cast("pa.BinaryArray", _plain(values).drop_null())
+
+
+def as_text(values: "pa.Array[Any]") -> pa.StringArray:
+    """The payloads of a piece as text, nulls kept: a byte that is not UTF-8 as `\\xff`.
+
+    For formats of text. Rows are looked at one by one only in a piece that holds such bytes.
+    """
+    plain = _plain(values)
+    try:
+        return cast("pa.StringArray", plain.cast(pa.string()))
+    except pa.ArrowInvalid:
+        rows = plain.to_pylist()
+        told = [row and row.decode("utf-8", "backslashreplace") for row in rows]
+        return pa.array(told, pa.string())
+
+
+def _plain(values: "pa.Array[Any]") -> Any:
     if pa.types.is_dictionary(values.type):
         values = values.cast(values.type.value_type)
-    return cast("pa.BinaryArray", values.cast(pa.binary()).drop_null())
+    return values.cast(pa.binary())
 
 
 def joined(values: pa.BinaryArray, *, newline: bool) -> pa.Buffer:
@@ -93,4 +111,12 @@ def _contents(values: "pa.Array[Any]") -> pa.Buffer:
     return data.slice(start, stop - start)
 
 
-__all__ = ["PIECE_BYTES_MAX", "is_payload", "joined", "payloads", "pieces", "without_views"]
+__all__ = [
+    "PIECE_BYTES_MAX",
+    "as_text",
+    "is_payload",
+    "joined",
+    "payloads",
+    "pieces",
+    "without_views",
+]

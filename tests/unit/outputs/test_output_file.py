@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arkflow_kernel.bad_rows import bad_row_batch
 from arkflow_kernel.errors import SinkError
 from arkflow_kernel.ports import WriteReceipt
 from arkflow_ray.components.outputs import part_folders
@@ -179,6 +180,23 @@ def test_payloads_beside_other_columns_are_fields_of_json_objects(tmp_path, open
     sink.write(1, pa.record_batch({"__value__": ["x"], "n": [1]}), 0)
     sink.flush(0)
     assert rows(tmp_path) == [{"__value__": "x", "n": 1}]
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_raw_bad_rows_are_readable_text_beside_their_reason(tmp_path, open_sink, rows, form):
+    bad = bad_row_batch([b'{"a":', b"\xff\xe2\x82\xac"], ["cut off", "not UTF-8"], operator="in")
+    sink = open_sink(tmp_path, format=form)
+    sink.write(1, bad, 0)
+    sink.flush(0)
+    told = [(row["__value__"], row["__meta_error"]) for row in rows(tmp_path)]
+    assert told == [('{"a":', "cut off"), ("\\xff€", "not UTF-8")]
+
+
+def test_raw_bad_rows_are_exact_bytes_in_formats_that_hold_bytes(tmp_path, open_sink, rows):
+    sink = open_sink(tmp_path, format="parquet")
+    sink.write(1, bad_row_batch([b"\xff"], ["not UTF-8"], operator="in"), 0)
+    sink.flush(0)
+    assert rows(tmp_path)[0]["__value__"] == b"\xff"
 
 
 @pytest.mark.parametrize(

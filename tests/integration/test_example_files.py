@@ -1,0 +1,77 @@
+"""Every example runs as it stands, without Ray, and prints and writes what its comment says."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+
+@pytest.fixture(scope="module")
+def folder(repository: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A copy of the examples that the runs may write beside."""
+    place = tmp_path_factory.mktemp("examples")
+    shutil.copytree(repository / "examples", place / "examples")
+    return place
+
+
+def run(folder: pathlib.Path, name: str) -> list[dict[str, object]]:
+    """The rows that an example prints."""
+    command = [
+        str(pathlib.Path(sys.executable).with_name("arkflow-ray")),
+        "run", "--inline", f"examples/{name}.yaml",
+    ]  # fmt: skip
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def written(folder: pathlib.Path, path: str) -> list[dict[str, object]]:
+    """The rows of all JSON parts below a folder."""
+    parts = sorted((folder / path).glob("part-*.jsonl"))
+    return [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+
+
+def test_the_demo_prints_refunds_and_keeps_damaged_lines_aside(folder: pathlib.Path) -> None:
+    refunds = run(folder, "demo")
+    assert len(refunds) == 21
+    assert all(isinstance(row["total"], float) and row["total"] > 800 for row in refunds)
+    rejected = written(folder, "out/demo/rejected")
+    assert [row["__value__"] for row in rejected][:2] == [
+        '{"id":3210,"at":"2026-03-05T1',
+        '{"id":7777,"note":"\\xff\\xfe"}',
+    ]
+    assert len(rejected) == 4
+
+
+def test_generate_prints_25_readings(folder: pathlib.Path) -> None:
+    assert run(folder, "generate") == [{"furnace": "f7", "fahrenheit": 1184.9}] * 25
+
+
+def test_inline_python_counts_letters(folder: pathlib.Path) -> None:
+    rows = run(folder, "python_inline")
+    assert [row["letters"] for row in rows] == [6, 5, 9]
+
+
+def test_the_error_edge_of_the_job_takes_the_bad_message(folder: pathlib.Path) -> None:
+    assert [row["id"] for row in run(folder, "job_error_edge")] == [1, 3]
+    (bad,) = written(folder, "out/job/rejected")
+    assert bad["__value__"] == '{"id": 2, "total": oops}'
+    assert bad["__meta_error_operator"] == "parse"
+
+
+def test_sql_groups_within_each_batch(folder: pathlib.Path) -> None:
+    rows = run(folder, "sql_group_by")
+    assert len(rows) % 6 == 0
+    assert len(rows) > 6
+    assert sum(int(str(row["orders"])) for row in rows) == 16_986
+
+
+def test_parquet_parts_hold_every_good_order(folder: pathlib.Path) -> None:
+    assert run(folder, "parquet_out") == []
+    parts = sorted((folder / "out" / "orders").glob("part-*.parquet"))
+    assert [pq.read_metadata(part).num_rows for part in parts] == [6_000, 6_000, 6_000, 1_996]
+    assert len({pq.read_schema(part).to_string() for part in parts}) == 1
