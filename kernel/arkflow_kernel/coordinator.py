@@ -3,6 +3,7 @@
 It takes one event and returns commands. Every transition has a cause and is kept for `status`.
 
     CREATED ─Begin─▶ DEPLOYING ─all ready─▶ RUNNING ─stop─▶ STOPPING
+    DEPLOYING or RUNNING ─a chain failed, or a cancel─▶ STOPPING
     any of these ─all chains ended and closed─▶ FINISHED | STOPPED | FAILED | CANCELLED
 
 Rules
@@ -209,7 +210,7 @@ class JobCoordinator:
             self._close(event.chain, kill=False)
         if event.outcome.kind is OutcomeKind.FAILED and self._job.error is None:
             self._job.error = event.outcome.error
-            self._cancel(event.at)
+            self._cancel(event.at, f"chain '{event.chain}' failed")
 
     def _on_chain_closed(self, event: ChainClosed) -> None:
         chain = self._chains[event.chain]
@@ -228,7 +229,7 @@ class JobCoordinator:
             self._send_all()
 
     def _on_cancel_requested(self, event: CancelRequested) -> None:
-        self._cancel(event.at)
+        self._cancel(event.at, "a cancel was requested")
 
     def _on_tick(self, event: Tick) -> None:
         for name, chain in self._chains.items():
@@ -243,10 +244,12 @@ class JobCoordinator:
         running = self._job.state in (JobState.RUNNING, JobState.STOPPING)
         return running or self._control.desired is Desired.CANCEL
 
-    def _cancel(self, at: Moment) -> None:
+    def _cancel(self, at: Moment, cause: str) -> None:
         if self._control.desired is Desired.CANCEL:
             return
         self._want(Desired.CANCEL)
+        if self._job.state is not JobState.CREATED:
+            self._go(JobState.STOPPING, cause, at)
         for chain in self._chains.values():
             self._kill_by(chain, at)
         self._send_all()

@@ -1,0 +1,115 @@
+"""Events and commands as short lines of text: what a golden transcript is made of.
+
+Data of the kernel only; batches appear as their rows' count. Not a log format: it may change.
+"""
+
+import json
+from enum import Enum
+from typing import Any, cast
+
+import pyarrow as pa
+
+from arkflow_kernel.errors import ArkflowError
+from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.ports import SourceBatch, SplitPosition, WriteReceipt
+from arkflow_kernel.protocol import (
+    ChainOutcome,
+    CommitPermit,
+    ControlState,
+    FinishItem,
+    JobOutcome,
+    LaneSlice,
+    RunItem,
+)
+
+_HIDDEN = frozenset({"at", "statistics", "counts", "usage"})
+
+
+def describe(thing: object) -> str:
+    """One line: the name of the event or command, then what it says."""
+    token = getattr(thing, "token", None)
+    head = type(thing).__name__ + ("" if token is None else f" #{token}")
+    fields = getattr(thing, "__dataclass_fields__", {})
+    said = [_field(name, getattr(thing, name)) for name in fields if name not in _HIDDEN]
+    return " ".join([head, *(text for text in said if text)])
+
+
+class Transcript:
+    """Lines of one scenario: an event, then, indented, the commands that followed."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        """A heading between events."""
+        self._lines.append(f"# {text}")
+
+    def took(self, event: object, commands: list[Any], state: str) -> None:
+        """A machine handled an event; `state` is where it stands now."""
+        self._lines.append(f"{describe(event)}  [{state}]")
+        self._lines += [f"    {describe(command)}" for command in commands]
+
+    def text(self) -> str:
+        """The whole transcript."""
+        return "\n".join(self._lines) + "\n"
+
+
+def _field(name: str, value: object) -> str:
+    if name == "token" or value is None or value is False or value == ():
+        return ""
+    if value is True:
+        return name
+    return _value(name, value)
+
+
+def _value(name: str, value: object) -> str:
+    match value:
+        case pa.RecordBatch():
+            return f"{name}={cast(pa.RecordBatch, value).num_rows} rows"
+        case ControlState():
+            return f"{value.desired.name.lower()} generation={value.generation}"
+        case SourceBatch():
+            bad = "" if value.bad is None else f" bad={value.bad.num_rows}"
+            end = " split ends" if value.split_ended else ""
+            rows = value.batch.num_rows
+            return f"{value.split} rows={rows}{bad} next={json.dumps(value.position)}{end}"
+        case RunItem():
+            return f"run {value.batch.num_rows} rows"
+        case FinishItem():
+            return "finish"
+        case LaneSlice():
+            outputs = [f"{output}:{batch.num_rows}" for output, batch in value.outputs]
+            return f"slice=[{' '.join(outputs)}]"
+        case WriteReceipt():
+            roll = "" if value.roll_at_ms is None else f" roll at {value.roll_at_ms} ms"
+            return f"confirmed={value.confirmed_upto}{roll}"
+        case ChainOutcome():
+            frontier = _positions(value.frontier)
+            return f"{_ending(value)} frontier={frontier}"
+        case JobOutcome():
+            return _ending(value)
+        case CommitPermit():
+            return f"permit='{value.reason}'"
+        case ChainPlan():
+            return value.chain
+        case tuple():
+            return f"{name}={_positions(value)}"
+        case ArkflowError():
+            return f"{type(value).__name__}: {value}"
+        case Enum():
+            return f"{name}={value.value}"
+    named = hasattr(value, "__dataclass_fields__")
+    return describe(value) if named else f"{name}={value}"
+
+
+def _ending(outcome: ChainOutcome | JobOutcome) -> str:
+    error = "" if outcome.error is None else f" ({type(outcome.error).__name__}: {outcome.error})"
+    return f"{outcome.kind.value}{error}"
+
+
+def _positions(positions: tuple[SplitPosition, ...]) -> str:
+    texts = [f"{p.split}@{json.dumps(p.position)}{' end' if p.ended else ''}" for p in positions]
+    return f"[{', '.join(texts)}]"
+
+
+__all__ = ["Transcript", "describe"]
