@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arkflow_kernel.errors import ComponentError
+from arkflow_ray.components.rust_export import safe_for_rust
 
 
 def encode_lines(batch: pa.RecordBatch) -> bytes:
@@ -24,7 +25,7 @@ def encode_lines(batch: pa.RecordBatch) -> bytes:
     """
     out = io.BytesIO()
     # Metadata says nothing about rows, and bytes that are not UTF-8 in it stop the export.
-    plain = batch.replace_schema_metadata(None)
+    plain = safe_for_rust(batch).replace_schema_metadata(None)
     try:
         arro3.io.write_ndjson(plain, out)
     except Exception as error:  # the library raises bare Exceptions

@@ -18,6 +18,7 @@ from arkflow_kernel.limits import MIB, SLICE_ROWS_MAX
 from arkflow_ray.components.processors.sql_json import JSON_FUNCTIONS
 from arkflow_ray.components.processors.sql_source import BatchSlot, SlotDataset
 from arkflow_ray.components.processors.sql_text import TokenKind, tokens
+from arkflow_ray.components.rust_export import safe_for_rust
 
 # Queries run in the calling thread; the engine's own threads would only idle beside Ray's. Read
 # once, when the engine starts its first query. A setting of the user's stays.
@@ -107,7 +108,8 @@ class SqlEngine:
         ResourceError if the result is above `RESULT_BYTES_MAX`.
         """
         plan = self._plan_for(batch.schema)
-        self._slot.batch = pa.RecordBatch.from_arrays(batch.columns, schema=plan.schema)
+        columns = safe_for_rust(batch).columns
+        self._slot.batch = pa.RecordBatch.from_arrays(columns, schema=plan.schema)
         try:
             return self._executed(plan)
         finally:

@@ -175,3 +175,13 @@ def test_a_map_with_keys_that_are_not_text_is_refused_with_the_columns() -> None
     batch = pa.record_batch({"m": pa.array([[(1, 2)]], pa.map_(pa.int64(), pa.int64()))})
     with pytest.raises(ComponentError, match=r"(?s)cannot be written as JSON.*UTF8 keys.*m map<"):
         encode_lines(batch)
+
+
+def test_a_slice_of_a_struct_in_a_struct_is_written() -> None:
+    values = [{"y": {"x": i, "l": [{"z": {"w": i}}]}} for i in range(3)]
+    batch = pa.record_batch({"a": values}).slice(1, 1)
+    assert encode_lines(batch) == b'{"a":{"y":{"x":1,"l":[{"z":{"w":1}}]}}}\n'
+    inner = pa.array([[v, v] for v in values])
+    assert encode_rows(pa.record_batch({"a": inner}).slice(2)).to_pylist() == [
+        b'{"a":[%b,%b]}' % ((b'{"y":{"x":2,"l":[{"z":{"w":2}}]}}',) * 2)
+    ]

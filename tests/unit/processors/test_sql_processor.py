@@ -303,3 +303,8 @@ def test_a_plan_is_renewed_before_the_traces_of_its_runs_pile_up() -> None:
         held.append(steps)
         plans.add(id(steps))
     assert len(plans) == 3
+
+
+def test_a_slice_of_a_struct_in_a_struct_is_read() -> None:
+    batch = pa.record_batch({"a": [{"y": {"x": i}} for i in range(3)]}).slice(2)
+    assert rows("SELECT a['y']['x'] AS x FROM flow", batch) == [{"x": 2}]
