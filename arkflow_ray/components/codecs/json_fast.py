@@ -15,6 +15,7 @@ import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
@@ -52,28 +53,24 @@ class ReadPlan:
 
 
 def read_texts(
-    text: bytes, plan: ReadPlan, *, braces: int, rows: int | None
+    text: memoryview, plan: ReadPlan, *, braces: int, rows: int | None
 ) -> pa.RecordBatch | None:
     """The rows of texts joined by line breaks, or None if they need a closer look.
 
     The caller made sure that each text begins with `{` and ends with `}`. A brace that closes is
     followed by one that opens only between two objects, so no object of texts that can be read
     reaches into the next text. `braces` is the number of texts; `rows` that of the objects, where
-    it is known: with one a text, no text holds two.
+    it is known: with one a text, no text holds two. `text` is not referred to afterwards.
     """
     data = np.frombuffer(text, np.uint8)
     # With as many closing braces as texts, each ends its text: nothing stands between objects.
     if np.count_nonzero(data == CLOSE) != braces and _NULL_BESIDE.search(text):
         return None
-    return _read(text, plan, rows)
-
-
-def _read(text: bytes, plan: ReadPlan, rows: int | None) -> pa.RecordBatch | None:
-    if not plan.root.fields or b"\0" in text or not _is_utf8(text):
+    if not plan.root.fields or data.min() == 0 or not _is_utf8(text, data):
         return None
     try:
         table = pj.read_json(
-            pa.BufferReader(text),  # type: ignore[arg-type]  # the stubs lack it
+            pa.BufferReader(pa.py_buffer(text)),  # type: ignore[arg-type]  # the stubs lack it
             read_options=pj.ReadOptions(use_threads=False, block_size=len(text) + 1),
             parse_options=plan.options,
         )
@@ -85,11 +82,11 @@ def _read(text: bytes, plan: ReadPlan, rows: int | None) -> pa.RecordBatch | Non
     return _checked(table, plan)
 
 
-def _is_utf8(text: bytes) -> bool:
-    if text.isascii():
+def _is_utf8(text: memoryview, data: npt.NDArray[np.uint8]) -> bool:
+    if data.max() < 128:
         return True
     try:
-        text.decode("utf-8")
+        str(text, "utf-8")
     except UnicodeDecodeError:
         return False
     return True

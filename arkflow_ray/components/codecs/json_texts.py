@@ -21,16 +21,16 @@ _BLANK = b" \t\r"
 class Lines:
     """Lines of a block, blank ones left out. `offset(i)` counts from the block's beginning.
 
-    `block` holds whole lines; the last may lack its line break.
+    `block` holds whole lines; the last may lack its line break. It is referred to, not copied.
     """
 
-    def __init__(self, block: bytes) -> None:
-        self._block = self._text = block
+    def __init__(self, block: bytes | memoryview) -> None:
+        self._block = self._text = memoryview(block)
         self._end = len(block)
         data = np.frombuffer(block, np.uint8)
         ends = np.flatnonzero(data == BREAK)
-        if block and not block.endswith(b"\n"):
-            ends = np.append(ends, len(block))
+        if len(data) and data[-1] != BREAK:
+            ends = np.append(ends, len(data))
         starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
         self._starts, self._ends = starts, ends
         self._offsets, self._sizes = starts, ends - starts
@@ -62,7 +62,7 @@ class Lines:
     def prefix(self, index: int, size_max: int) -> bytes:
         """The first bytes of a line, blanks included."""
         offset = self.offset(index)
-        return self._block[offset : offset + min(size_max, self.size(index))]
+        return bytes(self._block[offset : offset + min(size_max, self.size(index))])
 
     def longer_than(self, size_max: int) -> list[int]:
         """Indexes of the lines of more than `size_max` bytes."""
@@ -73,7 +73,7 @@ class Lines:
 
     def raw(self, index: int) -> bytes:
         """A line without its end and the blanks around it."""
-        return self._text[self._starts[index] : self._ends[index]]
+        return bytes(self._text[self._starts[index] : self._ends[index]])
 
     def parse(self, index: int) -> list[Row]:
         """The one object of a line. RowError if it is bad."""
@@ -89,14 +89,14 @@ class Lines:
     def _normalise(self) -> None:
         """Leave out blank lines, carriage returns and blanks at both ends of lines."""
         whole = [
-            self._text[start:end]
+            bytes(self._text[start:end])
             for start, end in zip(self._starts.tolist(), self._ends.tolist(), strict=True)
         ]
         lines = [line.strip(_BLANK) for line in whole]
         keep = [i for i, line in enumerate(lines) if line]
         lines = [lines[i] for i in keep]
         self._offsets, self._sizes = self._offsets[keep], self._sizes[keep]
-        self._text = b"\n".join(lines)
+        self._text = memoryview(b"\n".join(lines))
         sizes = np.fromiter(map(len, lines), np.int64, len(lines))
         self._ends = np.cumsum(sizes + 1) - 1
         self._starts = self._ends - sizes
@@ -134,7 +134,7 @@ class Payloads:
             return None
         lists: Any = pa.ListArray.from_arrays(pa.array([low, high], pa.int32()), self._trimmed)
         joined: Any = pc.binary_join(lists, b"\n")
-        return read_texts(joined[0].as_py(), plan, braces=high - low, rows=None)
+        return read_texts(memoryview(joined[0].as_buffer()), plan, braces=high - low, rows=None)
 
 
 def _shaped(payloads: pa.BinaryArray) -> npt.NDArray[np.bool_]:

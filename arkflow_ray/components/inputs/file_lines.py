@@ -68,9 +68,10 @@ class LineFiles:
 class LineSplit:
     """One file.
 
-    `_at` is the offset of the first byte that no batch has covered; `_held` are the bytes that
-    were read behind it, beside a block in work. `_skipping` is how many bytes of a line that is
-    too long were read. `_end` is where the file ended when its end was reached.
+    `_at` is the offset of the first byte that no batch has covered. `_buffer` holds what was read,
+    up to `_high`; up to `_low` it is the block in work. `_skipping` is how many bytes of a line
+    that is too long were read, `_prefix` its beginning. `_end` is where the file ended when its
+    end was reached.
     """
 
     def __init__(
@@ -82,8 +83,9 @@ class LineSplit:
         self._prefix_bytes = min(PREFIX_BYTES, files.row_bytes_max)
         self._at = self._restored_offset(position)
         self._decoder = self._restored_decoder(position)
-        self._held: list[bytes] = []
-        self._held_bytes = 0
+        self._buffer = bytearray()
+        self._low = self._high = 0
+        self._prefix = b""
         self._block_bytes = BLOCK_BYTES_FIRST
         self._skipping: int | None = None
         self._end: int | None = None
@@ -104,84 +106,87 @@ class LineSplit:
     def _next_batches(self) -> Iterator[SourceBatch]:
         if self._skipping is not None:
             return self._skip()
-        block = self._next_block()
-        if block is None:
+        size = self._next_block()
+        if size is None:
             return iter(())
-        lines = Lines(block)
-        self._adapt(len(block), len(lines))
+        lines = Lines(memoryview(self._buffer)[:size])
+        self._adapt(size, len(lines))
         spare = len(lines) % self._files.batch_rows
         if len(lines) > spare > 0:
             # Whole batches only: the rest of the block begins the next one.
             lines = lines.part(0, len(lines) - spare)
-            rest = block[lines.offset(len(lines)) :]
-            self._held.insert(0, rest)
-            self._held_bytes += len(rest)
+            size = lines.offset(len(lines))
+        self._low = size
         return self._batches(lines)
 
-    def _next_block(self) -> bytes | None:
-        """Whole lines, all that are left at the end; None if a line that is too long begins."""
-        while self._end is None:
-            chunk = self._read_chunk()
-            cut = chunk.rfind(b"\n") + 1
-            if cut and self._end is None:
-                block = b"".join([*self._held, chunk[:cut]])
-                self._hold_only(chunk[cut:])
-                return block
-            self._held.append(chunk)
-            self._held_bytes += len(chunk)
-            if self._held_bytes > self._files.row_bytes_max and self._end is None:
-                return self._begin_skipping()
-        block = b"".join(self._held)
-        self._hold_only(b"")
-        return block
+    def _next_block(self) -> int | None:
+        """Bytes of whole lines at the buffer's beginning, at the end of the file all that is left.
 
-    def _begin_skipping(self) -> bytes | None:
-        """Forget the line that is too long; whole lines before it come first."""
-        held = b"".join(self._held)
-        cut = held.rfind(b"\n") + 1
-        if cut:
-            self._hold_only(held[cut:])
-            return held[:cut]
-        self._skipping = len(held)
-        self._hold_only(held[: self._prefix_bytes])
-        return None
+        None if a line begins there that is too long.
+        """
+        self._drop_used()
+        scanned, want = 0, max(self._block_bytes, self._high + CHUNK_BYTES_MIN)
+        while True:
+            self._fill(want)
+            if self._end is not None:
+                return self._high
+            cut = self._buffer.rfind(b"\n", scanned, self._high) + 1
+            if cut:
+                return cut
+            if self._high > self._files.row_bytes_max:
+                self._skipping = self._high
+                self._prefix = bytes(self._buffer[: self._prefix_bytes])
+                self._low = self._high
+                return None
+            scanned, want = self._high, 2 * self._high
 
     def _skip(self) -> Iterator[SourceBatch]:
         """Read on to the end of the line that is too long; its bad row once that is reached."""
         assert self._skipping is not None
         limit = self._skipping + SKIP_BYTES_MAX
         while self._skipping < limit:
-            chunk = self._read_chunk()
-            place = chunk.find(b"\n")
+            self._drop_used()
+            self._fill(self._block_bytes)
+            place = self._buffer.find(b"\n", 0, self._high)
             if place >= 0 or self._end is not None:
-                size = self._skipping + (place if place >= 0 else len(chunk))
-                prefix, base = self._held[0], self._at
+                size = self._skipping + (place if place >= 0 else self._high)
+                base, self._at = self._at, self._at + size + (place >= 0)
+                self._low = place + 1 if place >= 0 else self._high
                 self._skipping = None
-                self._hold_only(chunk[place + 1 :] if place >= 0 else b"")
-                self._at = base + size + (place >= 0)
-                return iter([self._too_long(prefix, size, base)])
-            self._skipping += len(chunk)
+                return iter([self._too_long(self._prefix, size, base)])
+            self._skipping += self._high
+            self._low = self._high
         return iter(())
 
-    def _read_chunk(self) -> bytes:
-        """The next bytes, as many as a block wants; fewer only at the end, which it notices."""
-        want = max(self._block_bytes - self._held_bytes, CHUNK_BYTES_MIN)
-        parts: list[bytes] = []
-        got = 0
-        while got < want:
-            part = self._file.read(want - got)
-            if not part:
+    def _drop_used(self) -> None:
+        """Move what no batch has covered to the buffer's beginning."""
+        rest = self._buffer[self._low : self._high]
+        if len(self._buffer) > 2 * max(self._block_bytes, len(rest), CHUNK_BYTES_MIN):
+            # A long line has passed: give its memory back.
+            self._buffer = bytearray()
+        if len(self._buffer) < len(rest):
+            self._buffer = rest
+        else:
+            memoryview(self._buffer)[: len(rest)] = rest
+        self._low, self._high = 0, len(rest)
+
+    def _fill(self, want: int) -> None:
+        """Read until the buffer holds `want` bytes, or to the end, which is noticed here."""
+        if len(self._buffer) < want:
+            # Never resized in place: lines of the last block may still refer to the old one.
+            larger = bytearray(want)
+            larger[: self._high] = memoryview(self._buffer)[: self._high]
+            self._buffer = larger
+        view = memoryview(self._buffer)
+        while self._high < want and self._end is None:
+            got = self._file.readinto(view[self._high : want])  # type: ignore[attr-defined]
+            if got:
+                self._high += got
+            else:
                 self._end = self._end_if_reached()
-                if self._end is not None:
-                    break
-                continue
-            parts.append(part)
-            got += len(part)
-        chunk = parts[0] if len(parts) == 1 else b"".join(parts)
-        if self._at == 0 and not self._held and chunk.startswith(_BOM):
-            self._at = len(_BOM)
-            return chunk[len(_BOM) :]
-        return chunk
+        if self._at == 0 and self._low == 0 and bytes(view[: len(_BOM)]) == _BOM:
+            self._at = self._low = len(_BOM)
+            self._drop_used()
 
     def _end_if_reached(self) -> int | None:
         place = self._file.tell()
@@ -193,10 +198,6 @@ class LineSplit:
             )
         self._file.seek(place)
         return place if size == place else None
-
-    def _hold_only(self, rest: bytes) -> None:
-        self._held = [rest] if rest else []
-        self._held_bytes = len(rest)
 
     def _adapt(self, size: int, count: int) -> None:
         """Make the next block a little more than two batches."""
@@ -252,23 +253,25 @@ class LineSplit:
     ) -> SourceBatch:
         """The batch that ends at `_at`."""
         origin = Origin(self._split, offset=first)
-        offsets, values, reasons = zip(*bad, strict=True) if bad else ((), (), ())
-        rows = bad_row_batch(
-            list(values),
-            list(reasons),
-            operator=self._files.operator,
-            origin=origin,
-            offsets=list(offsets),
-        )
         skip = self._files.skip_bad
         return SourceBatch(
             self._split,
             batch,
             {"offset": self._at, "schema": self._decoder.form()},
             origin,
-            bad=rows if bad and not skip else None,
+            bad=self._bad_rows(bad, origin) if bad and not skip else None,
             skipped=len(bad) if skip else 0,
             split_ended=self._at == self._end,
+        )
+
+    def _bad_rows(self, bad: list[tuple[int, bytes, str]], origin: Origin) -> pa.RecordBatch:
+        offsets, values, reasons = zip(*bad, strict=True)
+        return bad_row_batch(
+            list(values),
+            list(reasons),
+            operator=self._files.operator,
+            origin=origin,
+            offsets=list(offsets),
         )
 
     def _restored_offset(self, position: Position) -> int:

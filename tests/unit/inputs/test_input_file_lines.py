@@ -109,10 +109,10 @@ def test_an_unreadable_file_is_an_error_that_names_it(tmp_path, lines_of, drain,
 def test_a_read_that_fails_is_an_error_that_names_the_file(tmp_path, lines_of, drain, monkeypatch):
     path = write(tmp_path / "a", '{"n":1}')
 
-    def fail(_self):
+    def fail(_self, _want):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(file_lines.LineSplit, "_read_chunk", fail)
+    monkeypatch.setattr(file_lines.LineSplit, "_fill", fail)
     with pytest.raises(SourceError, match=f"cannot read '{path}': Input/output error"):
         drain(lines_of(path))
 
