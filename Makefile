@@ -78,7 +78,7 @@ $(LOWER)/.installed: pyproject.toml constraints-lower.txt
 	$(call make_venv,$(LOWER))
 	@echo "installing the versions of constraints-lower.txt into $(LOWER)"
 	@$(LOWER)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lower.txt \
-		-e . pytest pytest-timeout hypothesis
+		-e . duckdb hypothesis pytest pytest-timeout
 	@touch $@
 
 # Take the newest versions: a fresh environment, frozen. Read the diff, run `make test`, commit.
