@@ -5,7 +5,7 @@ Data of the kernel only; batches appear as their rows' count. Not a log format: 
 
 import json
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
@@ -65,7 +65,7 @@ def _field(name: str, value: object) -> str:
 def _value(name: str, value: object) -> str:
     match value:
         case pa.RecordBatch():
-            return f"{name}={cast(pa.RecordBatch, value).num_rows} rows"
+            return f"{name}={value.num_rows} rows"
         case ControlState():
             return f"{value.desired.name.lower()} generation={value.generation}"
         case SourceBatch():
