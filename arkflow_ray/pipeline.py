@@ -77,12 +77,13 @@ class Pipeline:
         `ClusterError` or `ResourceError` if there is no Ray to be had, and the error of a job
         that failed (of several: the first one's, with a note of the others).
         """
-        from arkflow_ray.attached import AttachedRun, StopSignals, first_failure
+        from arkflow_ray.attached import AttachedRun, StopSignals, check_address, first_failure
         from arkflow_ray.observability.display import LogDisplay
         from arkflow_ray.observability.rows import StdoutRows
         from arkflow_ray.runtime.launch import RunSettings, launch
 
         selected = self._runnable(only)
+        check_address(address)
         rows, display = StdoutRows(), LogDisplay()
         jobs = launch(selected, RunSettings(inline, address), rows, display.phase)
         # SIGTERM is the program's own.

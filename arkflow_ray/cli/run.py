@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from arkflow_kernel.errors import ArkflowError, ClusterError, ConfigError
 from arkflow_kernel.protocol import OutcomeKind
-from arkflow_ray.attached import AttachedRun, StopSignals
+from arkflow_ray.attached import AttachedRun, StopSignals, check_address
 from arkflow_ray.cli.exits import ExitCode
 from arkflow_ray.cli.problems import check, has_errors, issue_lines, issues_json, summary
 from arkflow_ray.config.issues import LocatedIssue
@@ -88,6 +88,7 @@ def _attached(
     rows: StdoutRows,
     signals: StopSignals,
 ) -> list[JobResult]:
+    check_address(options.address)
     settings = RunSettings(options.inline, options.address)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:

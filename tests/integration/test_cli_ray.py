@@ -1,0 +1,138 @@
+"""The program on a Ray that it starts itself, and the Python API on a Ray that is there."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import arkflow_ray
+from arkflow_ray.attached import CLOSED_NOTE, STOPPING_NOTE
+
+ENDLESS = """\
+streams:
+  - id: endless
+    input: {type: generate, context: '{"a": 1}', interval: 10ms, codec: json}
+    pipeline: {processors: []}
+    output: {type: stdout}
+"""
+
+FINITE = """\
+streams:
+  - id: numbers
+    input: {type: memory, messages: ['{"a": 1}', '{"a": 2}'], codec: json}
+    pipeline: {processors: []}
+    output: {type: stdout}
+"""
+
+Program = subprocess.Popen[str]
+Start = Callable[[str], Program]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """The program in a process group of its own, as a shell starts it; killed whole at the end."""
+    started: list[Program] = []
+
+    def run(text: str) -> Program:
+        path = tmp_path / "pipeline.yaml"
+        path.write_text(text)
+        command = [sys.executable, "-m", "arkflow_ray.cli.main", "run", str(path)]
+        program = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(program)
+        return program
+
+    yield run
+    for program in started:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
+
+
+def left_behind(program: Program) -> list[str]:
+    """Command lines of what still runs in the program's session."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                # Field 6 of stat is the session; the second field, in brackets, may hold spaces.
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+                if int(fields[3]) == program.pid and fields[0] != "Z":
+                    found.append((folder / "cmdline").read_text())
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    return found
+
+
+@pytest.mark.timeout(240)
+def test_a_terminals_ctrl_c_stops_a_run_on_ray_in_order(start: Start) -> None:
+    program = start(ENDLESS)
+    assert program.stdout is not None
+    assert program.stdout.readline() == '{"a":1}\n'
+    # A terminal sends it to every process of the foreground group, Ray's included.
+    os.killpg(program.pid, signal.SIGINT)
+    out, err = program.communicate()
+    assert program.returncode == 0, err
+    assert STOPPING_NOTE in err
+    assert f"  read     {1 + out.count('{'):,} row" in err
+    assert "starting Ray" in err
+    assert "Traceback" not in err
+    assert left_behind(program) == []
+
+
+@pytest.mark.timeout(240)
+def test_a_reader_that_goes_away_ends_a_run_on_ray_quietly(start: Start) -> None:
+    program = start(ENDLESS)
+    assert program.stdout is not None
+    assert program.stdout.readline() == '{"a":1}\n'
+    program.stdout.close()
+    assert program.stderr is not None
+    err = program.stderr.read()
+    assert program.wait() == 0, err
+    assert CLOSED_NOTE in err
+    assert "endless: cancelled after " in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.timeout(240)
+def test_a_ctrl_c_while_ray_starts_leaves_nothing_behind(start: Start) -> None:
+    program = start(ENDLESS)
+    assert program.stderr is not None
+    for line in program.stderr:
+        if "starting Ray" in line:
+            break
+    os.killpg(program.pid, signal.SIGINT)
+    out, err = program.communicate()
+    assert (program.returncode, out) == (130, "")
+    assert err.endswith("cancelled\n")
+    assert left_behind(program) == []
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.usefixtures("shared_ray")
+def test_a_notebook_runs_on_the_ray_that_it_has(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(FINITE)
+
+    async def cell() -> arkflow_ray.RunResult:
+        return arkflow_ray.load(path).run()
+
+    result = asyncio.run(cell())["numbers"]
+    assert (result.outcome, result.rows_read) == ("finished", 2)
+    assert capfd.readouterr().out == '{"a":1}\n{"a":2}\n'
+
+    import ray
+
+    assert ray.is_initialized()

@@ -1,0 +1,183 @@
+"""Signals and a closed stdout, against the program itself, without Ray."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from arkflow_ray.attached import CANCELLING_NOTE, CLOSED_NOTE, STOPPING_NOTE, TERMINATED_NOTE
+
+ENDLESS = """\
+streams:
+  - id: endless
+    input: {type: generate, context: '{"a": 1}', interval: 10ms, codec: json}
+    pipeline: {processors: []}
+    output: {type: stdout}
+"""
+
+HANGS = """\
+streams:
+  - id: hangs
+    input: {{type: generate, context: '{{"a": 1}}', interval: 10ms, codec: json}}
+    pipeline:
+      processors:
+        - type: python
+          function: wait
+          script: |
+            import pathlib, sys, time
+            def wait(batch):
+                sys.stderr.write("the processor hangs\\n")
+                sys.stderr.flush()
+                while not pathlib.Path("{release}").exists():
+                    time.sleep(0.01)
+                return batch
+    output: {{type: drop}}
+"""
+
+Program = subprocess.Popen[str]
+Start = Callable[[str], Program]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """The program on a file of this text, killed at the end if it is still there."""
+    started: list[Program] = []
+
+    def run(text: str) -> Program:
+        path = tmp_path / "pipeline.yaml"
+        path.write_text(text)
+        command = [sys.executable, "-m", "arkflow_ray.cli.main", "run", "--inline", str(path)]
+        program = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(program)
+        return program
+
+    yield run
+    for program in started:
+        program.kill()
+        program.communicate()
+
+
+def heard(program: Program, text: str) -> None:
+    """Return when the program has said this on stderr."""
+    assert program.stderr is not None
+    for line in program.stderr:
+        if text in line:
+            return
+    pytest.fail(f"the program ended without saying: {text}")
+
+
+def printed(program: Program) -> str:
+    """The next row on stdout."""
+    assert program.stdout is not None
+    return program.stdout.readline()
+
+
+@pytest.mark.parametrize(
+    ("number", "note"), [(signal.SIGINT, STOPPING_NOTE), (signal.SIGTERM, TERMINATED_NOTE)]
+)
+def test_one_signal_stops_in_order(start: Start, number: signal.Signals, note: str) -> None:
+    program = start(ENDLESS)
+    assert printed(program) == '{"a":1}\n'
+    program.send_signal(number)
+    out, err = program.communicate()
+    assert program.returncode == 0
+    assert note in err
+    assert "endless: stopped after " in err
+    rows = 1 + out.count('{"a":1}\n')
+    assert f"  read     {rows:,} row" in err
+    assert "Traceback" not in err
+
+
+def test_a_second_ctrl_c_cancels(start: Start, tmp_path: Path) -> None:
+    release = tmp_path / "release"
+    program = start(HANGS.format(release=release))
+    heard(program, "the processor hangs")
+    program.send_signal(signal.SIGINT)
+    heard(program, STOPPING_NOTE)
+    program.send_signal(signal.SIGINT)
+    heard(program, CANCELLING_NOTE)
+    release.touch()
+    _, err = program.communicate()
+    assert program.returncode == 130
+    assert "hangs: cancelled after " in err
+    assert "Traceback" not in err
+
+
+def test_a_ctrl_c_after_sigterm_cancels(start: Start, tmp_path: Path) -> None:
+    release = tmp_path / "release"
+    program = start(HANGS.format(release=release))
+    heard(program, "the processor hangs")
+    program.send_signal(signal.SIGTERM)
+    heard(program, TERMINATED_NOTE)
+    program.send_signal(signal.SIGINT)
+    heard(program, CANCELLING_NOTE)
+    release.touch()
+    program.communicate()
+    assert program.returncode == 130
+
+
+def test_a_third_ctrl_c_waits_for_nothing(start: Start, tmp_path: Path) -> None:
+    program = start(HANGS.format(release=tmp_path / "never"))
+    heard(program, "the processor hangs")
+    for note in (STOPPING_NOTE, CANCELLING_NOTE):
+        program.send_signal(signal.SIGINT)
+        heard(program, note)
+    program.send_signal(signal.SIGINT)
+    _, err = program.communicate()
+    assert program.returncode == 130
+    assert err.startswith("given up without waiting")
+    assert "Traceback" not in err
+
+
+def test_a_reader_of_stdout_that_goes_away_ends_the_run_quietly(start: Start) -> None:
+    program = start(ENDLESS)
+    assert printed(program) == '{"a":1}\n'
+    assert program.stdout is not None
+    program.stdout.close()
+    assert program.stderr is not None
+    err = program.stderr.read()
+    assert program.wait() == 0
+    assert err.count(CLOSED_NOTE) == 1
+    assert "endless: cancelled after " in err
+    assert "Traceback" not in err
+    assert "Exception ignored" not in err
+
+
+def test_head_takes_what_it_wants(tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(ENDLESS)
+    line = f'"{sys.executable}" -m arkflow_ray.cli.main run --inline "{path}" | head -n 2'
+    script = f"set -o pipefail; {line}; exit ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, timeout=60, env=os.environ
+    )
+    assert (ran.returncode, ran.stdout) == (0, '{"a":1}\n{"a":1}\n')
+    assert "Traceback" not in ran.stderr
+    assert "Exception ignored" not in ran.stderr
+
+
+@pytest.mark.parametrize("command", ["explain", "schema"])
+def test_results_of_other_commands_may_be_cut_short_too(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(ENDLESS)
+    arguments = [command, str(path)] if command == "explain" else [command]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", "arkflow_ray.cli.main", *arguments],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert ran.stderr == ""
+    assert ran.returncode == 0
