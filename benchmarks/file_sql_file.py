@@ -68,12 +68,12 @@ def pipeline(source: pathlib.Path, out: pathlib.Path) -> str:
 
 def run_ours(source: pathlib.Path, folder: pathlib.Path) -> dict[str, float]:
     """One run on a local Ray; figures of the chain actor."""
-    import arkflow_ray
+    from arkflow_ray.config.project import check_file
     from arkflow_ray.runtime.launch import RunSettings, launch
 
     config = folder / "pipeline.json"
     config.write_text(pipeline(source, folder / "out"))
-    checked = arkflow_ray.load(str(config)).project
+    checked = check_file(config)
     lines = _NoLines()
     started = time.perf_counter()
     jobs = launch(checked.jobs, RunSettings(), lines, lambda _: None)

@@ -4,8 +4,8 @@ Importing this module imports neither ray nor a component; `launch` does, when i
 """
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arkflow_kernel.ports import LineOutput
@@ -21,10 +21,14 @@ THREADS_PER_CHAIN = 1
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """How to run. `inline`: without Ray, in this process. `address`: a Ray that is running."""
+    """How to run. `inline`: without Ray, in this process. `address`: a Ray that is running.
+
+    `environment` holds the variables that `${secret:NAME}` names; this process's by default.
+    """
 
     inline: bool = False
     address: str | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
 
 
 def launch(
@@ -40,10 +44,14 @@ def launch(
     """
     graphs = [job.graph for job in jobs if job.graph is not None]
     assert len(graphs) == len(jobs), "only jobs without mistakes can be started"
-    return _inline(graphs, lines) if settings.inline else _on_ray(graphs, settings, lines, on_phase)
+    if settings.inline:
+        return _inline(graphs, settings, lines)
+    return _on_ray(graphs, settings, lines, on_phase)
 
 
-def _inline(graphs: list["ExecutionGraph"], lines: LineOutput) -> RunningJobs:
+def _inline(
+    graphs: list["ExecutionGraph"], settings: RunSettings, lines: LineOutput
+) -> RunningJobs:
     from arkflow_kernel.inline import InlineRunner
     from arkflow_ray.runtime.clock import SystemClock
     from arkflow_ray.runtime.components import RegistryComponents
@@ -51,7 +59,7 @@ def _inline(graphs: list["ExecutionGraph"], lines: LineOutput) -> RunningJobs:
 
     running = []
     for graph in graphs:
-        components = RegistryComponents(_secrets(graph), lines)
+        components = RegistryComponents(_secrets(graph, settings.environment), lines)
         runner = InlineRunner(components, SystemClock(), caller=ThreadCaller())
         running.append(RunningJob(graph.job, len(graph.chains), runner.run_job(graph)))
     return RunningJobs(running)
@@ -67,7 +75,7 @@ def _on_ray(
     from arkflow_ray.runtime.ray_job import RayJob
     from arkflow_ray.runtime.ray_session import open_session
 
-    secrets = [_secrets(graph) for graph in graphs]
+    secrets = [_secrets(graph, settings.environment) for graph in graphs]
     session = open_session(settings.address, on_phase)
     try:
         chains = sum(len(graph.chains) for graph in graphs)
@@ -83,15 +91,15 @@ def _on_ray(
     return RunningJobs(running, session)
 
 
-def _secrets(graph: "ExecutionGraph") -> dict[str, str]:
-    """The values that the job's references name, from this process's environment (M8)."""
+def _secrets(graph: "ExecutionGraph", environment: Mapping[str, str]) -> dict[str, str]:
+    """The values that the job's references name (M8)."""
     from arkflow_ray.config.secrets import secret_environment
 
     parts = [chain.source.component for chain in graph.chains if chain.source is not None]
     for chain in graph.chains:
         parts += [operator.component for operator in chain.operators]
         parts += [sink.component for sink in chain.sinks]
-    found = secret_environment([[part.config, part.codec] for part in parts], os.environ)
+    found = secret_environment([[part.config, part.codec] for part in parts], environment)
     return {name: secret.reveal() for name, secret in found.items()}
 
 

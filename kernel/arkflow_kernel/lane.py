@@ -331,12 +331,16 @@ def _failed(batch: pa.RecordBatch, error: ProcessingError, origin: Origin) -> pa
 
 
 def _guarded(operator: OperatorId, call: Callable[[], OperatorResult]) -> OperatorResult:
-    """Call an operator; whatever it raises becomes a `ProcessingError` that names it."""
+    """Call an operator; whatever it raises becomes a `ProcessingError` that names it.
+
+    Not only an `Exception`: user code may call `sys.exit`, and a panic of a Rust library derives
+    from `BaseException`. Only the user's interrupt of the whole program passes.
+    """
     try:
         return call()
-    except ArkflowError:
+    except (ArkflowError, KeyboardInterrupt):
         raise
-    except Exception as error:
+    except BaseException as error:
         kind = type(error).__name__
         raise ProcessingError(operator, f"{kind}: {error}", error_class=kind) from error
 
