@@ -1,5 +1,7 @@
 """Runs the command line in this process and files for it to run."""
 
+import io
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,3 +81,42 @@ def bad_file(tmp_path: Path) -> Path:
 def _written(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
+
+
+class Terminal(io.StringIO):
+    """Keeps what a terminal would show: enough of it for a region that is erased and redrawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = [""]
+        self.row = 0
+        self.cursor_hidden = False
+
+    def write(self, text: str) -> int:
+        for part in re.findall(r"\x1b\[[?\d;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
+            self._put(part)
+        return len(text)
+
+    def _put(self, part: str) -> None:
+        if part.endswith("A") and part.startswith("\x1b"):
+            self.row -= int(part[2:-1])
+        elif part == "\x1b[J":
+            self.lines = [*self.lines[: self.row], ""]
+        elif part in ("\x1b[?25l", "\x1b[?25h"):
+            self.cursor_hidden = part.endswith("l")
+        elif part == "\n":
+            self.row += 1
+            if self.row == len(self.lines):
+                self.lines.append("")
+        elif part != "\r":
+            self.lines[self.row] += part
+
+    @property
+    def shown(self) -> list[str]:
+        return self.lines[:-1] if self.lines[-1] == "" else self.lines
+
+
+@pytest.fixture
+def terminal() -> Terminal:
+    """An empty one."""
+    return Terminal()
