@@ -52,7 +52,7 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 test-fast: $(VENV)/.installed
 	$(BIN)/pytest -q $(FAST_TESTS)
