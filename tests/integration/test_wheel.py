@@ -3,6 +3,7 @@
 Not for behaviour: the rest of the tests runs from the checkout and would not see a missing file.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -74,6 +75,20 @@ def scripts(
     return python.parent
 
 
+def _big_refunds(file: pathlib.Path) -> list[int]:
+    """What the example's query selects, by other means; lines that are no orders are left out."""
+    found = []
+    for line in file.read_bytes().splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        total = row.get("total")
+        if row.get("status") == "refunded" and isinstance(total, int | float) and total > 800:
+            found.append(row["id"])
+    return found
+
+
 @pytest.fixture
 def nowhere(tmp_path: pathlib.Path, repository: pathlib.Path) -> pathlib.Path:
     """An empty folder with the examples in it, far from the checkout."""
@@ -115,4 +130,11 @@ def test_the_packages_are_imported_from_the_installation(
 def test_an_example_runs_on_ray_from_an_empty_folder(
     scripts: pathlib.Path, bare_environment: Environment, nowhere: pathlib.Path
 ) -> None:
-    _run([str(scripts / "arkflow-ray"), "run", "examples/demo.yaml"], nowhere, bare_environment)
+    command = [str(scripts / "arkflow-ray"), "run", "examples/demo.yaml"]
+    printed = [json.loads(line) for line in _run(command, nowhere, bare_environment).splitlines()]
+    expected = _big_refunds(nowhere / "examples/data/orders.jsonl")
+    assert expected
+    assert [row["id"] for row in printed] == expected
+    parts = (nowhere / "out/demo/rejected").glob("*.jsonl")
+    rejected = [line for part in parts for line in part.read_text().splitlines()]
+    assert len(rejected) == 4  # the damaged lines that the example speaks of
