@@ -1,0 +1,196 @@
+"""Contracts of the ports: what the machines rely on, whoever implements a source or a sink.
+
+Each `check_` function runs one whole contract and raises `AssertionError` with the clause that is
+broken. For operators see `operator_harness.py`.
+"""
+
+import json
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId
+from arkflow_kernel.ports import (
+    NothingYet,
+    ReplayKind,
+    SinkWriter,
+    SourceBatch,
+    SourceEnded,
+    SourceReader,
+    SplitPosition,
+    WriteReceipt,
+)
+
+READS_MAX = 100_000
+"""Reads after which a source that should end has not."""
+
+RESTORES_MAX = 40
+"""Positions at which `check_source_reader` restores; evenly spread if there are more."""
+
+
+@dataclass
+class SourceHistory:
+    """What a bounded source yielded: its batches, and the positions after each of them."""
+
+    batches: list[SourceBatch] = field(default_factory=list)
+
+    def rows(self, start: int = 0) -> dict[SplitId, list[dict[str, Any]]]:
+        """Rows per split of the batches from `start` on; bad rows by their raw value."""
+        rows: dict[SplitId, list[dict[str, Any]]] = {}
+        for batch in self.batches[start:]:
+            known = rows.setdefault(batch.split, [])
+            known += batch.batch.to_pylist()
+            if batch.bad is not None:
+                known += [{"bad": value} for value in batch.bad.column("__value__").to_pylist()]
+        return {split: found for split, found in rows.items() if found}
+
+    def positions(self, upto: int) -> list[SplitPosition]:
+        """Where each split continues after the first `upto` batches, through JSON and back."""
+        newest: dict[SplitId, SplitPosition] = {}
+        for batch in self.batches[:upto]:
+            position = json.loads(json.dumps(dict(batch.position)))
+            assert position == dict(batch.position), "a position does not survive JSON"
+            newest[batch.split] = SplitPosition(batch.split, position, batch.split_ended)
+        return list(newest.values())
+
+
+def check_source_reader(
+    make: Callable[[], SourceReader], *, make_broken: Callable[[], SourceReader] | None = None
+) -> SourceHistory:
+    """A bounded source: reads twice alike, restores at every position, closes whatever happened.
+
+    Every call of `make` gives a new reader of the same data. `make_broken`: one whose `open`
+    raises; it must close all the same. A source of another replay kind than `position` is only
+    read once. Returns what the first reading found.
+    """
+    history = _read_all(make, [])
+    _check_splits(history)
+    if make_broken is not None:
+        _check_broken(make_broken())
+    reader = make()
+    replay = reader.replay
+    reader.close()
+    if replay is not ReplayKind.POSITION:
+        return history
+    count = len(history.batches)
+    step = max(1, -(-count // RESTORES_MAX))
+    for upto in [*range(0, count, step), count]:
+        again = _read_all(make, history.positions(upto))
+        assert again.rows() == history.rows(upto), f"restored after batch {upto} it reads otherwise"
+    return history
+
+
+def _read_all(make: Callable[[], SourceReader], restored: Seq[SplitPosition]) -> SourceHistory:
+    reader, history, now_ms = make(), SourceHistory(), 0
+    before = [dict(position.position) for position in restored]
+    try:
+        reader.open(restored)
+        for _ in range(READS_MAX):
+            result = reader.read(MonotonicMs(now_ms))
+            if isinstance(result, SourceEnded):
+                break
+            if isinstance(result, NothingYet):
+                now_ms = max(now_ms + 1, result.resume_ms or 0)
+                continue
+            history.batches.append(result)
+        else:
+            raise AssertionError(f"the source did not end within {READS_MAX} reads")
+        if reader.commits:
+            reader.commit(history.positions(len(history.batches)))
+    finally:
+        reader.close()
+    assert [dict(position.position) for position in restored] == before, "open changed a position"
+    return history
+
+
+def _check_splits(history: SourceHistory) -> None:
+    ended: set[SplitId] = set()
+    for batch in history.batches:
+        assert batch.split not in ended, f"{batch.split} goes on after its end"
+        if batch.split_ended:
+            ended.add(batch.split)
+
+
+def _check_broken(reader: SourceReader) -> None:
+    try:
+        reader.open([])
+    except Exception:  # noqa: BLE001 - any error will do: the driver names it (chain_work)
+        reader.close()
+        return
+    raise AssertionError("the broken source opened")
+
+
+def check_sink_writer(
+    make: Callable[[], SinkWriter],
+    batches: Seq[pa.RecordBatch],
+    *,
+    visible: Callable[[], int] | None = None,
+    make_broken: Callable[[], SinkWriter] | None = None,
+) -> list[WriteReceipt]:
+    """A sink: receipts rise and stay within what was written, a roll and a flush confirm, close
+    discards the rest.
+
+    `visible` counts the rows that a reader of this sink's target sees: all confirmed ones at
+    least after a flush, none of the unconfirmed ones after a close. Returns the receipts.
+    """
+    sink, receipts = make(), list[WriteReceipt]()
+    rows = 0
+    try:
+        sink.open()
+        now_ms = 0
+        for number, batch in enumerate(batches, start=1):
+            receipt = sink.write(Sequence(number), batch, MonotonicMs(now_ms))
+            _check_receipt(receipts, receipt, number)
+            rows += batch.num_rows
+            if receipt.roll_at_ms is not None and number % 3 == 0:
+                now_ms = max(now_ms, receipt.roll_at_ms)
+                _check_receipt(receipts, sink.roll(MonotonicMs(now_ms)), number)
+        flushed = sink.flush(MonotonicMs(now_ms))
+        _check_receipt(receipts, flushed, len(batches))
+        assert flushed.confirmed_upto == len(batches), "a flush left writes unconfirmed"
+        again = sink.flush(MonotonicMs(now_ms))
+        assert again.confirmed_upto == len(batches), "a second flush took confirmations back"
+        assert visible is None or visible() == rows, (visible(), rows)
+    finally:
+        sink.close()
+    _check_discard(make, batches, visible)
+    if make_broken is not None:
+        _check_broken_sink(make_broken())
+    return receipts
+
+
+def _check_receipt(receipts: list[WriteReceipt], receipt: WriteReceipt, written: int) -> None:
+    before = receipts[-1].confirmed_upto if receipts else 0
+    assert before <= receipt.confirmed_upto <= written, (before, receipt, written)
+    receipts.append(receipt)
+
+
+def _check_discard(
+    make: Callable[[], SinkWriter], batches: Seq[pa.RecordBatch], visible: Callable[[], int] | None
+) -> None:
+    sink = make()
+    before = 0 if visible is None else visible()
+    confirmed = 0
+    try:
+        sink.open()
+        for number, batch in enumerate(batches, start=1):
+            confirmed = sink.write(Sequence(number), batch, MonotonicMs(0)).confirmed_upto
+    finally:
+        sink.close()
+    rows = sum(batch.num_rows for batch in batches[:confirmed])
+    assert visible is None or visible() == before + rows, "close published what was not confirmed"
+
+
+def _check_broken_sink(sink: SinkWriter) -> None:
+    try:
+        sink.open()
+    except Exception:  # noqa: BLE001 - any error will do: the driver names it (chain_work)
+        sink.close()
+        return
+    raise AssertionError("the broken sink opened")
+
+
+__all__ = ["SourceHistory", "check_sink_writer", "check_source_reader"]
