@@ -1,5 +1,6 @@
 """`run`: check, start, watch, tell how it ended. stdout belongs to the rows (P9)."""
 
+import gc
 import json
 import os
 import signal
@@ -18,7 +19,13 @@ from arkflow_ray.cli.problems import check, has_errors, issue_lines, issues_json
 from arkflow_ray.config.issues import LocatedIssue
 from arkflow_ray.observability.display import Display, LiveDisplay, LogDisplay
 from arkflow_ray.observability.logs import Logging, start_logging
-from arkflow_ray.observability.results import JobResult, advice, results_json, results_text
+from arkflow_ray.observability.results import (
+    JobResult,
+    SinkTypes,
+    advice,
+    results_json,
+    results_text,
+)
 from arkflow_ray.observability.rows import StdoutRows
 from arkflow_ray.observability.screen import Screen
 from arkflow_ray.pipeline import select_jobs
@@ -44,6 +51,7 @@ class RunOptions:
 
 def run(options: RunOptions) -> int:
     """Run a file; the exit code."""
+    gc.enable()
     screen = _screen(options)
     project, issues = check(options.path, lenient=options.lenient)
     if project is None or has_errors(issues):
@@ -77,8 +85,21 @@ def _run(screen: Screen, options: RunOptions, jobs: "Sequence[CheckedJob]") -> i
     finally:
         display.close()
     code = exit_code(results, signals, rows)
-    screen.print(results_json(results, code) + "\n" if options.as_json else results_text(results))
+    if options.as_json:
+        screen.print(results_json(results, code) + "\n")
+    else:
+        screen.print(results_text(results, _sink_types(jobs)))
     return code
+
+
+def _sink_types(jobs: "Sequence[CheckedJob]") -> SinkTypes:
+    graphs = [job.graph for job in jobs if job.graph is not None]
+    return {
+        graph.job: {
+            sink.output: sink.component.type for chain in graph.chains for sink in chain.sinks
+        }
+        for graph in graphs
+    }
 
 
 def _attached(

@@ -30,6 +30,9 @@ _ADVICE: Final[tuple[tuple[type[ArkflowError], str], ...]] = (
     ),
 )
 
+SinkTypes = Mapping[str, Mapping[str, str]]
+"""Per job: the type of output that each sink is."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
@@ -96,9 +99,9 @@ def results_json(results: Sequence[JobResult], exit_code: int) -> str:
     return json.dumps({"jobs": jobs, "exit_code": exit_code}, ensure_ascii=False)
 
 
-def results_text(results: Sequence[JobResult]) -> str:
-    """All results for a person: a few lines per job."""
-    return "".join(_text(result) for result in results)
+def results_text(results: Sequence[JobResult], types: SinkTypes | None = None) -> str:
+    """All results for a person: a few lines per job. `types` says what each sink is."""
+    return "".join(_text(result, (types or {}).get(result.job, {})) for result in results)
 
 
 def advice(error: ArkflowError) -> str:
@@ -106,11 +109,12 @@ def advice(error: ArkflowError) -> str:
     return next((text for kind, text in _ADVICE if isinstance(error, kind)), "")
 
 
-def _text(result: JobResult) -> str:
+def _text(result: JobResult, types: Mapping[str, str]) -> str:
     lines = [f"{result.job}: {result.outcome} after {result.duration_s:,.1f} s"]
     lines.append(f"  read     {_rows(result.rows_read)}, {result.rows_per_s:,.0f} rows/s")
     for sink, rows in result.rows_written.items():
-        lines.append(f"  written  {_rows(rows)} to {sink}")
+        what = f" ({types[sink]})" if sink in types else ""
+        lines.append(f"  written  {_rows(rows)} to {sink}{what}")
     if result.bad_rows:
         lines.append(f"  bad      {_rows(result.bad_rows)}")
     if result.skipped_rows:
@@ -132,4 +136,4 @@ def _rows(count: int) -> str:
     return f"{count:,} row" if count == 1 else f"{count:,} rows"
 
 
-__all__ = ["JobResult", "advice", "job_result", "results_json", "results_text"]
+__all__ = ["JobResult", "SinkTypes", "advice", "job_result", "results_json", "results_text"]

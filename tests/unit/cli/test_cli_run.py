@@ -41,7 +41,7 @@ def test_rows_alone_are_on_stdout_and_all_else_on_stderr(cli: Any, good_file: Pa
     assert ran.out == '{"a":1}\n{"a":2}\n{"a":3}\n'
     assert "numbers: finished after " in ran.err
     assert "  read     3 rows, " in ran.err
-    assert "  written  3 rows to " in ran.err
+    assert "  written  3 rows to sink (stdout)\n" in ran.err
 
 
 def test_the_option_of_arkflow_names_the_file(cli: Any, good_file: Path) -> None:

@@ -62,10 +62,10 @@ FINISHED = JobFigures(
 
 def test_a_result_is_told_in_lines() -> None:
     result = job_result(FINISHED, JobOutcome(OutcomeKind.FINISHED), 2.0)
-    assert results_text([result]) == (
+    assert results_text([result], {"orders": {"out": "stdout"}}) == (
         "orders: finished after 2.0 s\n"
         "  read     2,000 rows, 1,000 rows/s\n"
-        "  written  1,990 rows to out\n"
+        "  written  1,990 rows to out (stdout)\n"
         "  written  1 row to out-error\n"
         "  bad      1 row\n"
         "  skipped  9 rows\n"
