@@ -14,7 +14,7 @@ from arkflow_ray.components.codecs.json_block import BadText, JsonDecoder, Texts
 from arkflow_ray.components.codecs.json_config import fixed_root
 from arkflow_ray.components.codecs.json_encode import encode_rows
 from arkflow_ray.components.codecs.json_texts import Payloads
-from arkflow_ray.components.codecs.json_types import JsonType, StructType, from_json
+from arkflow_ray.components.codecs.json_types import restored_root
 
 if TYPE_CHECKING:
     from arkflow_ray.components.codecs.json_config import JsonCodecConfig
@@ -53,17 +53,6 @@ class JsonCodec:
         )
 
 
-def restored_root(form: Any, fixed: StructType) -> StructType:
-    """The types of a position; those that the configuration fixes now win. ValueError if bad."""
-    if not isinstance(form, list):
-        raise ValueError(f"not a list of field types: {form!r}")
-    try:
-        fields: dict[str, JsonType] = {str(name): from_json(kind) for name, kind in form}
-    except TypeError as error:
-        raise ValueError(f"not a list of field types: {form!r}") from error
-    return StructType({**fields, **fixed.fields})
-
-
 def bad_texts_batch(
     texts: Texts, bad: list[BadText], operator: str, origin: Origin
 ) -> pa.RecordBatch:
@@ -81,4 +70,4 @@ def build(config: "JsonCodecConfig", context: BuildContext) -> JsonCodec:  # noq
     return JsonCodec(config.types, skip=config.on_error == "skip")
 
 
-__all__ = ["JsonCodec", "bad_texts_batch", "build", "restored_root"]
+__all__ = ["JsonCodec", "bad_texts_batch", "build"]

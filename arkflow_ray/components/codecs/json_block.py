@@ -144,7 +144,11 @@ class _Study:
         self._fixed = fixed
         self._pieces: list[_Piece] = []
         self._turns: list[int] = []
-        self._learn(0, count)
+        # Without types every attempt fails; the first text has those of most others.
+        known = min(1, count) if not plan.root.fields else 0
+        if known:
+            self._learn_each(0, known)
+        self._learn(known, count)
 
     def batch(self) -> pa.RecordBatch:
         """All good rows under the final types. RowError if one cannot be represented."""

@@ -35,10 +35,14 @@ BREAK, OPEN, CLOSE = b"\n{}"
 
 
 class ReadPlan:
-    """How texts of one root type are read: made once, used until the type widens."""
+    """How texts of one root type are read: made once, used until the type widens.
+
+    `flat_misses` counts the blocks in a row that `json_flat` refused or was not asked to read.
+    """
 
     def __init__(self, root: StructType) -> None:
         self.root = root
+        self.flat_misses = 0
         self.schema = arrow_schema(root)
         self.options = pj.ParseOptions(
             explicit_schema=pa.schema(
@@ -66,7 +70,7 @@ def read_texts(
     # With as many closing braces as texts, each ends its text: nothing stands between objects.
     if np.count_nonzero(data == CLOSE) != braces and _NULL_BESIDE.search(text):
         return None
-    if not plan.root.fields or data.min() == 0 or not _is_utf8(text, data):
+    if not plan.root.fields or data.min() == 0 or not is_utf8(text, data):
         return None
     try:
         table = pj.read_json(
@@ -82,7 +86,8 @@ def read_texts(
     return _checked(table, plan)
 
 
-def _is_utf8(text: memoryview, data: npt.NDArray[np.uint8]) -> bool:
+def is_utf8(text: memoryview, data: npt.NDArray[np.uint8]) -> bool:
+    """Whether `text`, which is also `data`, is UTF-8."""
     if data.max() < 128:
         return True
     try:
@@ -148,4 +153,4 @@ def _with_children(array: Any, kind: JsonType, children: list[tuple[Any, JsonTyp
 _NULL_BESIDE = re.compile(rb"\}[ \t\r\n]*n")
 _EXACT = pa.scalar(float(EXACT_FLOAT_INT_MAX))
 
-__all__ = ["BREAK", "CLOSE", "OPEN", "ReadPlan", "read_texts"]
+__all__ = ["BREAK", "CLOSE", "OPEN", "ReadPlan", "is_utf8", "read_texts"]

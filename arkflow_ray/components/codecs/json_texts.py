@@ -11,11 +11,27 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arkflow_ray.components.codecs.json_fast import BREAK, CLOSE, OPEN, ReadPlan, read_texts
+from arkflow_ray.components.codecs.json_fast import (
+    BREAK,
+    CLOSE,
+    OPEN,
+    ReadPlan,
+    is_utf8,
+    read_texts,
+)
+from arkflow_ray.components.codecs.json_flat import Places, read_flat
 from arkflow_ray.components.codecs.json_text import Row, parse_line, parse_payload
 
-_Places = npt.NDArray[np.int64]
 _BLANK = b" \t\r"
+
+FLAT_LINES_MIN = 2
+"""Fewer lines are not worth a proof of their layout."""
+
+FLAT_MISSES_MAX = 3
+"""After so many blocks in a row that are not flat, the next ones are not tried either …"""
+
+FLAT_RETRY_BLOCKS = 32
+"""… but for every so many-th: data changes."""
 
 
 class Lines:
@@ -83,8 +99,10 @@ class Lines:
         """See `Texts.read`."""
         if low >= high or not self._shaped[low:high].all():
             return None
-        text = self._text[self._starts[low] : self._ends[high - 1]]
-        return read_texts(text, plan, braces=high - low, rows=high - low)
+        first = self._starts[low]
+        text = self._text[first : self._ends[high - 1]]
+        starts, ends = self._starts[low:high] - first, self._ends[low:high] - first
+        return _read_shaped(text, starts, ends, plan, rows=high - low)
 
     def _normalise(self) -> None:
         """Leave out blank lines, carriage returns and blanks at both ends of lines."""
@@ -110,11 +128,11 @@ class Payloads:
     def __init__(self, payloads: pa.BinaryArray) -> None:
         self._payloads = payloads
         self._trimmed = payloads
-        self._shaped = _shaped(payloads)
+        self._places, self._shaped = _shaped(payloads)
         if not self._shaped.all():
             text: Any = payloads.view(pa.string())
             self._trimmed = pc.ascii_trim(text, characters=" \t\r\n").view(pa.binary())
-            self._shaped = _shaped(self._trimmed)
+            self._places, self._shaped = _shaped(self._trimmed)
 
     def __len__(self) -> int:
         return len(self._payloads)
@@ -134,23 +152,46 @@ class Payloads:
             return None
         lists: Any = pa.ListArray.from_arrays(pa.array([low, high], pa.int32()), self._trimmed)
         joined: Any = pc.binary_join(lists, b"\n")
-        return read_texts(memoryview(joined[0].as_buffer()), plan, braces=high - low, rows=None)
+        text = memoryview(joined[0].as_buffer())
+        # Each payload is moved by those before the first one, and by the breaks between.
+        moved = np.arange(high - low) - self._places[low]
+        starts, ends = self._places[low:high] + moved, self._places[low + 1 : high + 1] + moved
+        return _read_shaped(text, starts, ends, plan, rows=None)
 
 
-def _shaped(payloads: pa.BinaryArray) -> npt.NDArray[np.bool_]:
-    """Which payloads begin with `{` and end with `}`."""
+def _read_shaped(
+    text: memoryview, starts: Places, ends: Places, plan: ReadPlan, *, rows: int | None
+) -> pa.RecordBatch | None:
+    """The rows of texts that begin with `{` and end with `}`, by the fastest reader that can."""
+    count = len(starts)
+    if count >= FLAT_LINES_MIN and _is_worth_a_try(plan):
+        flat = None
+        if is_utf8(text, np.frombuffer(text, np.uint8)):
+            flat = read_flat(text, starts, ends, plan.schema, plan.root)
+        if flat is not None:
+            plan.flat_misses = 0
+            return flat
+    plan.flat_misses += 1
+    return read_texts(text, plan, braces=count, rows=rows)
+
+
+def _is_worth_a_try(plan: ReadPlan) -> bool:
+    return plan.flat_misses < FLAT_MISSES_MAX or plan.flat_misses % FLAT_RETRY_BLOCKS == 0
+
+
+def _shaped(payloads: pa.BinaryArray) -> tuple[Places, npt.NDArray[np.bool_]]:
+    """The edges of the payloads, and which begin with `{` and end with `}`."""
     count = len(payloads)
     buffers: Any = payloads.buffers()
     _, offsets, data = buffers
     if count == 0 or data is None or data.size == 0:
-        return np.zeros(count, np.bool_)
-    places = np.frombuffer(offsets, np.int32)[payloads.offset : payloads.offset + count + 1]
+        return np.zeros(count + 1, np.int64), np.zeros(count, np.bool_)
+    own = np.frombuffer(offsets, np.int32)[payloads.offset : payloads.offset + count + 1]
+    places = own.astype(np.int64)
     text = np.frombuffer(data, np.uint8)
     first = text[np.minimum(places[:-1], len(text) - 1)]
-    shaped: npt.NDArray[np.bool_] = (
-        (first == OPEN) & (text[places[1:] - 1] == CLOSE) & (places[1:] > places[:-1])
-    )
-    return shaped
+    filled = places[1:] > places[:-1]
+    return places, filled & (first == OPEN) & (text[places[1:] - 1] == CLOSE)
 
 
 __all__ = ["Lines", "Payloads"]

@@ -148,6 +148,17 @@ def from_json(form: Any) -> JsonType:
     raise ValueError(f"not a JSON type: {form!r}")
 
 
+def restored_root(form: Any, fixed: StructType) -> StructType:
+    """The types of a position; those that the configuration fixes now win. ValueError if bad."""
+    if not isinstance(form, list):
+        raise ValueError(f"not a list of field types: {form!r}")
+    try:
+        fields: dict[str, JsonType] = {str(name): from_json(kind) for name, kind in form}
+    except TypeError as error:
+        raise ValueError(f"not a list of field types: {form!r}") from error
+    return StructType({**fields, **fixed.fields})
+
+
 def parse_type(text: str) -> JsonType:
     """A type as users write it in `types:`, such as `int` or `list<string>`. ValueError else."""
     name = text.strip()
@@ -271,6 +282,7 @@ __all__ = [
     "arrow_type",
     "from_json",
     "parse_type",
+    "restored_root",
     "to_json",
     "type_text",
     "widen",

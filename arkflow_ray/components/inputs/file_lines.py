@@ -16,11 +16,11 @@ from arkflow_kernel.errors import SourceError
 from arkflow_kernel.ids import SplitId
 from arkflow_kernel.limits import KIB, MIB
 from arkflow_kernel.ports import Position, SourceBatch
-from arkflow_ray.components.codecs.json import restored_root
 from arkflow_ray.components.codecs.json_block import DecodedTexts, JsonDecoder
 from arkflow_ray.components.codecs.json_config import fixed_root
 from arkflow_ray.components.codecs.json_text import build_batch
 from arkflow_ray.components.codecs.json_texts import Lines
+from arkflow_ray.components.codecs.json_types import restored_root
 from arkflow_ray.components.inputs.file_store import FileStore
 
 if TYPE_CHECKING:

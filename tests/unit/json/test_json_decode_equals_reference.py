@@ -246,6 +246,17 @@ def test_payloads_of_one_object_decode_as_lines_do_and_late_inexact_integers_are
     assert decoder.form() == ref_form(root)[1]
 
 
+def test_payloads_between_others_and_over_lines_keep_their_values():
+    raws = [f'{{"n":{i},"s":"{"x" * (i % 7)}"}}'.encode() for i in range(500)]
+    column = pa.array([b"no", *raws, b"no"], pa.binary()).slice(1, 500)
+    decoded = JsonDecoder().decode_all(Payloads(column))
+    assert decoded.batch.to_pylist() == [json.loads(raw) for raw in raws]
+    raws[250] = b'{"n":250,\n"s":"a"}\n{"n":-1,"s":"b"}'
+    decoded = JsonDecoder().decode_all(Payloads(pa.array(raws, pa.binary())))
+    assert decoded.batch.num_rows == 501
+    assert decoded.batch.column("n").to_pylist()[249:253] == [249, 250, -1, 251]
+
+
 def test_the_fast_path_is_taken_where_nothing_is_odd(monkeypatch):
     decoder = JsonDecoder()
     block = b'{"a":1,"s":{"x":[1.5]},"n":null}\n' * 500

@@ -1,0 +1,209 @@
+"""The fastest reading of lines: flat objects that all have the same fields in the same order.
+
+Not a parser: the first line gives a layout, and numpy proves that every line has it. In a block
+without backslashes and control characters each `"` begins or ends a text, so the places of the
+quotes, the bytes right beside them and the bytes of the keys determine every line except for its
+other values; those must be whole JSON tokens of their type. Whatever is not proved is refused, and
+then `json_fast` reads the block. Null, missing, nested and escaped values are left to it.
+"""
+
+import json
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arkflow_kernel.limits import EXACT_FLOAT_INT_MAX
+from arkflow_ray.components.codecs.json_types import JsonType, Scalar, StructType
+
+Places = npt.NDArray[np.int64]
+_Bytes = npt.NDArray[np.uint8]
+
+FIELDS_MAX: Final = 64
+"""Above this the places of the quotes take more memory than the lines."""
+
+
+def read_flat(
+    text: memoryview, starts: Places, ends: Places, schema: pa.Schema, root: StructType
+) -> pa.RecordBatch | None:
+    """The rows of lines of UTF-8, or None where nothing is proved.
+
+    `starts` and `ends` are the places of each line's `{` and behind its `}`; between lines there
+    is one line break. `text` is not referred to afterwards.
+    """
+    if not 0 < len(root.fields) <= FIELDS_MAX or not all(map(_is_flat, root.fields.values())):
+        return None
+    data = np.frombuffer(text, np.uint8)
+    if np.count_nonzero(data < _SPACE) != len(starts) - 1 or (data == _BACKSLASH).any():
+        return None
+    names = _names(bytes(text[: ends[0]]))
+    if names is None or sorted(names) != sorted(root.fields):
+        return None
+    kinds = [root.fields[name] for name in names]
+    slots = 2 * len(names) + 2 * kinds.count(Scalar.STRING)
+    quotes = np.flatnonzero(data == _QUOTE)
+    if len(quotes) != len(starts) * slots:
+        return None
+    places = np.ascontiguousarray(quotes.reshape(len(starts), slots).T)
+    columns: dict[str, Any] = {}
+    layout = _Layout(data, places, kinds)
+    for name, kind, value in zip(names, kinds, layout.values(names, starts, ends), strict=False):
+        column = None if value is None else _READ[kind](text, data, *value)
+        if column is None:
+            return None
+        columns[name] = column
+    return pa.RecordBatch.from_arrays([columns[name] for name in root.fields], schema=schema)
+
+
+class _Layout:
+    """Where keys and values are, if all lines are as the first one."""
+
+    def __init__(self, data: _Bytes, places: Places, kinds: list[Any]) -> None:
+        self._data = data
+        self._places = places
+        self._kinds = kinds
+        self._colon_gap = int(data[places[1, 0] + 2] == _SPACE)
+        second = 4 if kinds[0] is Scalar.STRING else 2
+        has_second = len(kinds) > 1
+        self._comma_gap = int(has_second and data[places[second, 0] - 1] == _SPACE)
+
+    def values(self, names: list[str], starts: Places, ends: Places) -> Any:
+        """For each field the places of its values and behind them; None, and no more, if not so."""
+        opening = starts + 1
+        slot = 0
+        for i, (name, kind) in enumerate(zip(names, self._kinds, strict=True)):
+            key, closing = self._places[slot], self._places[slot + 1]
+            if not (key == opening).all() or not self._is_key(key, closing, name.encode()):
+                yield None
+                return
+            slot += 4 if kind is Scalar.STRING else 2
+            first = closing + 2 + self._colon_gap
+            if i + 1 < len(names):
+                opening = self._places[slot]
+                end = opening - 1 - self._comma_gap
+                follows = self._all_are(end, _COMMA) and (
+                    not self._comma_gap or self._all_are(end + 1, _SPACE)
+                )
+            else:
+                end, follows = ends - 1, True
+            if not follows or not (end > first).all():
+                yield None
+                return
+            if kind is Scalar.STRING:
+                begin, stop = self._places[slot - 2], self._places[slot - 1]
+                if not (begin == first).all() or not (stop + 1 == end).all():
+                    yield None
+                    return
+                first, end = begin + 1, stop
+            yield first, end
+
+    def _is_key(self, key: Places, closing: Places, name: bytes) -> bool:
+        return (
+            bool((closing - key == len(name) + 1).all())
+            and all(self._all_are(key + 1 + i, byte) for i, byte in enumerate(name))
+            and self._all_are(closing + 1, _COLON)
+            and (not self._colon_gap or self._all_are(closing + 2, _SPACE))
+        )
+
+    def _all_are(self, places: Places, byte: int) -> bool:
+        return bool((self._data.take(places, mode="clip") == byte).all())
+
+
+def _is_flat(kind: JsonType) -> bool:
+    return isinstance(kind, Scalar) and kind in _READ
+
+
+def _names(line: bytes) -> list[str] | None:
+    try:
+        pairs = json.loads(line, object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return None
+    return [name for name, _ in pairs]
+
+
+def _slices(text: memoryview, first: Places, end: Places) -> Any:
+    """The texts from `first` to `end`, copied."""
+    pairs = np.empty(2 * len(first), np.int32)
+    pairs[0::2], pairs[1::2] = first, end
+    edges: Any = pairs
+    spread = pa.StringArray.from_buffers(len(edges) - 1, pa.py_buffer(edges), pa.py_buffer(text))
+    # Every second one: those between are what lies between two values.
+    values: Any = pa.array(np.arange(0, len(pairs) - 1, 2, dtype=np.int32))
+    return spread.take(values)
+
+
+def _strings(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:  # noqa: ARG001
+    return _slices(text, first, end)
+
+
+def _integers(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:
+    lead, _, digits = _lead(data, first, end)
+    if not (_is_digit(lead) & ((lead != _ZERO) | (digits == 1))).all():
+        return None
+    return _cast(_slices(text, first, end), pa.int64())
+
+
+def _floats(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:
+    lead, second, digits = _lead(data, first, end)
+    whole_zero = (digits == 1) | (second == _DOT) | ((second | _LOWER) == _EXPONENT)
+    if not (_is_digit(lead) & ((lead != _ZERO) | whole_zero)).all():
+        return None
+    if not _is_digit(data.take(end - 1, mode="clip")).all():
+        return None
+    tokens = _slices(text, first, end)
+    packed = np.frombuffer(tokens.buffers()[2], np.uint8)[: int((end - first).sum())]
+    # Each token ends with a digit, so what follows a point is in the same token.
+    if not _is_digit(packed[np.flatnonzero(packed == _DOT) + 1]).all():
+        return None
+    floats = _cast(tokens, pa.float64())
+    # As in `json_fast`: also infinities, and 2^53, which may be a rounded integer.
+    exact = floats is not None and pc.all(pc.less(pc.abs(floats), _EXACT)).as_py()
+    return floats if exact else None
+
+
+def _booleans(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:  # noqa: ARG001
+    truth = data.take(first, mode="clip") == _TRUE[0]
+    if not (end - first == np.where(truth, len(_TRUE), len(_FALSE))).all():
+        return None
+    for i, (yes, no) in enumerate(zip(_TRUE + b" ", _FALSE, strict=True)):
+        byte = data.take(first + i, mode="clip")
+        if not (np.where(truth, (byte == yes) | (i == len(_TRUE)), byte == no)).all():
+            return None
+    return pa.array(truth)
+
+
+def _lead(data: _Bytes, first: Places, end: Places) -> tuple[_Bytes, _Bytes, Places]:
+    """First character behind a minus sign, the one after it, and the length without the sign."""
+    minus = data.take(first, mode="clip") == _MINUS
+    digits = first + minus
+    lead, second = data.take(digits, mode="clip"), data.take(digits + 1, mode="clip")
+    return lead, second, end - digits
+
+
+def _is_digit(bytes_: _Bytes) -> npt.NDArray[np.bool_]:
+    digit: npt.NDArray[np.bool_] = (bytes_ >= _ZERO) & (bytes_ <= _NINE)
+    return digit
+
+
+def _cast(tokens: Any, kind: pa.DataType) -> Any:
+    try:
+        return tokens.cast(kind)
+    except pa.ArrowInvalid:
+        # Out of range, or no number at all.
+        return None
+
+
+_QUOTE, _COLON, _COMMA, _SPACE, _BACKSLASH = b'":, \\'
+_MINUS, _DOT, _ZERO, _NINE, _EXPONENT, _LOWER = b"-.09e "
+_TRUE, _FALSE = b"true", b"false"
+_EXACT = pa.scalar(float(EXACT_FLOAT_INT_MAX))
+_READ: Final[dict[Any, Any]] = {
+    Scalar.STRING: _strings,
+    Scalar.INT: _integers,
+    Scalar.FLOAT: _floats,
+    Scalar.BOOL: _booleans,
+}
+
+__all__ = ["FIELDS_MAX", "Places", "read_flat"]
