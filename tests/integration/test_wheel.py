@@ -68,7 +68,17 @@ def scripts(
     python = folder / "venv/bin/python"
     constraints = str(repository / "constraints.txt")
     _run(
-        [str(python), "-m", "pip", "install", "--quiet", "-c", constraints, str(wheel)],
+        [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "-c",
+            constraints,
+            str(wheel),
+        ],
         folder,
         bare_environment,
     )
