@@ -71,15 +71,14 @@ class SinkLane:
         """The request to order now, or None; `token` is used only if one is returned."""
         if self._outstanding is not None:
             return None
-        if self._queue:
+        if self._roll_due(now_ms):
+            self._outstanding = RollSink(token, self._output)
+        elif self._queue:
             queued = self._queue.popleft()
             self._written = queued.sequence
             self._outstanding = Write(token, self._output, queued.sequence, queued.batch)
-        elif self._flushing:
-            if self._confirmed < self._given:
-                self._outstanding = FlushSink(token, self._output)
-        elif self._roll_at_ms is not None and now_ms >= self._roll_at_ms:
-            self._outstanding = RollSink(token, self._output)
+        elif self._flushing and self._confirmed < self._given:
+            self._outstanding = FlushSink(token, self._output)
         return self._outstanding
 
     def answered(self, receipt: WriteReceipt) -> None:
@@ -103,6 +102,11 @@ class SinkLane:
         """When a roll is due; a flush makes every later roll pointless."""
         blocked = self._outstanding is not None or self._flushing
         return None if blocked else self._roll_at_ms
+
+    def _roll_due(self, now_ms: MonotonicMs) -> bool:
+        """Before the queued writes: a busy sink would never get to roll."""
+        due = self._roll_at_ms is not None and now_ms >= self._roll_at_ms
+        return due and not self._flushing
 
     def validate(self) -> None:
         """Assert the bounds."""

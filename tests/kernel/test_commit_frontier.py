@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arkflow_kernel.commit import CommitFrontier, SettlementQueue
+from arkflow_kernel.commit import CommitFrontier, SettledRange, SettlementQueue
 from arkflow_kernel.ids import Sequence, SplitId
 
 SPLIT = SplitId("s")
@@ -83,7 +83,7 @@ steps = st.lists(
         st.tuples(
             st.just("add"), st.integers(0, 2), st.lists(st.integers(0, 2), min_size=2, max_size=2)
         ),
-        st.tuples(st.just("confirm"), st.integers(0, 1), st.integers(0, 60)),
+        st.tuples(st.just("confirm"), st.integers(0, 1), st.integers(0, 9)),
     ),
     max_size=60,
 )
@@ -114,8 +114,9 @@ def test_a_settlement_queue_settles_what_a_plain_list_would(
             added += 2
         else:
             assert isinstance(value, int)
-            confirmed[which] = max(confirmed[which], value)
-            queue.confirm(which, Sequence(value))
+            upto = marks[which] - 4 + value
+            confirmed[which] = max(confirmed[which], upto)
+            queue.confirm(which, Sequence(upto))
         queue.validate()
         for settled in queue.settle():
             assert settled.first == done[settled.split] + 1, "ranges of a split have no gap"
@@ -139,3 +140,18 @@ def test_equal_neighbours_merge_into_one_entry() -> None:
     queue.confirm(0, Sequence(5))
     (settled,) = queue.settle()
     assert (settled.first, settled.last) == (1, 1_000)
+
+
+def test_a_full_queue_merges_every_second_entry_and_settles_later() -> None:
+    queue = SettlementQueue(1, entries_max=4)
+    for n in range(1, 6):
+        queue.add(SPLIT, Sequence(n), (Sequence(n),), rows=1)
+        queue.validate()
+    assert len(queue) == 3
+    queue.confirm(0, Sequence(1))
+    assert queue.settle() == [], "batch 1 was merged into batch 2"
+    queue.confirm(0, Sequence(2))
+    assert queue.settle() == [SettledRange(SPLIT, Sequence(1), Sequence(2))]
+    queue.confirm(0, Sequence(5))
+    assert [(r.first, r.last) for r in queue.settle()] == [(3, 4), (5, 5)]
+    assert queue.settled_rows == 5

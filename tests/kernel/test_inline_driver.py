@@ -8,6 +8,8 @@ import pytest
 from arkflow_kernel.errors import ComponentError, SinkError, SourceError
 from arkflow_kernel.ids import RequestToken
 from arkflow_kernel.inline import InlineJob, InlineRunner, with_close_errors
+from arkflow_kernel.job_runner_adapter import JobRunner
+from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import (
     ChainEvent,
@@ -61,7 +63,8 @@ def test_a_bounded_job_finishes_with_every_row(
     workers: int, sink: Callable[[], ScriptedSink]
 ) -> None:
     world = World(sink=sink(), workers=workers)
-    handle = InlineRunner(world.components, world.clock).run_job(world.graph)
+    runner: JobRunner = InlineRunner(world.components, world.clock)
+    handle: KernelHandle = runner.run_job(world.graph)
     outcome = handle.wait()
     assert outcome.kind is OutcomeKind.FINISHED
     assert handle.wait() == outcome

@@ -56,6 +56,17 @@ def test_a_roll_is_ordered_at_its_moment_and_not_before() -> None:
     assert lane.settled
 
 
+def test_a_due_roll_does_not_wait_for_a_quiet_moment() -> None:
+    lane = _lane()
+    for _ in range(2):
+        lane.give(BATCH)
+    _next(lane)
+    lane.answered(_receipt(0, roll_at=30))
+    assert isinstance(_next(lane, 30), RollSink)
+    lane.answered(_receipt(1))
+    assert isinstance(_next(lane, 30), Write)
+
+
 def test_a_flush_passes_behind_the_writes_and_ends_the_rolls() -> None:
     lane = _lane()
     lane.give(BATCH)
