@@ -39,7 +39,8 @@ def command(body: Callable[Params, int]) -> Callable[Params, None]:
 def _guarded(body: Callable[[], int]) -> int:
     try:
         code = body()
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         say("cancelled")
         return ExitCode.CANCELLED

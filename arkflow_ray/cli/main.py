@@ -5,6 +5,8 @@ help and errors for the same reason.
 """
 
 import gc
+import os
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -203,6 +205,9 @@ def main() -> None:
     # A tenth of what `validate` takes is the collector looking through freshly imported modules.
     # `run` turns it on again.
     gc.disable()
+    if sys.stderr is None:
+        # Started with `2>&-`: without this, the next file that is opened would become stderr.
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     app()
 
 

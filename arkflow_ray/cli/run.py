@@ -162,7 +162,7 @@ def _launch_code(error: ArkflowError) -> ExitCode:
 
 def _screen(options: RunOptions) -> Screen:
     live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not options.as_json
-    return Screen(sys.stderr, live=live, shared=sys.stdout.isatty())
+    return Screen(sys.stderr, live=live, shared=sys.stdout is not None and sys.stdout.isatty())
 
 
 def _logging(screen: Screen, options: RunOptions, project: "CheckedProject") -> Logging:

@@ -21,6 +21,9 @@ PROGRESS_S: Final = 10.0
 REFRESH_S: Final = 0.2
 """Between two frames of the live display while something is being started."""
 
+PHASE_CHARS_MAX: Final = 70
+"""A phase that is longer is a sentence to be read, and stays on the screen."""
+
 _log = logging.getLogger("arkflow_ray.run")
 
 Clock = Callable[[], float]
@@ -99,6 +102,9 @@ class LiveDisplay:
 
     def phase(self, text: str) -> None:
         """See `Display.phase`."""
+        if len(text) > PHASE_CHARS_MAX:
+            self.note(text)
+            return
         with self._lock:
             self._phase = text
 

@@ -30,6 +30,8 @@ class StdoutRows:
         """Write and flush. Raises `SinkError` if nobody reads or stdout cannot be written."""
         if self.closed:
             raise SinkError(STDOUT_CLOSED)
+        if sys.stdout is None:
+            raise SinkError(f"{_STDOUT} this program was started without one (`>&-`)")
         with self._lock:
             try:
                 if self._screen is None:

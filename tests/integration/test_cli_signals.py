@@ -162,6 +162,18 @@ def test_head_takes_what_it_wants(tmp_path: Path) -> None:
     assert "Exception ignored" not in ran.stderr
 
 
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 1), ("2>&-", 0)])
+def test_a_program_without_a_stream_says_so_or_runs(tmp_path: Path, closed: str, code: int) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(ENDLESS.replace("interval: 10ms", "interval: 0s, count: 3"))
+    line = f'"{sys.executable}" -m arkflow_ray.cli.main run --inline "{path}" {closed}'
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == code, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert (ran.stdout == '{"a":1}\n' * 3) is (code == 0)
+    assert ("started without one" in ran.stderr) is (code == 1)
+
+
 @pytest.mark.parametrize("command", ["explain", "schema"])
 def test_results_of_other_commands_may_be_cut_short_too(command: str, tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"

@@ -89,6 +89,17 @@ def test_the_start_is_shown_with_its_time(clock: Clock, live: LiveDisplay) -> No
     assert frame(live) == ["starting Ray  2.5 s"]
 
 
+def test_a_sentence_about_the_start_stays_on_the_screen(clock: Clock) -> None:
+    stderr = io.StringIO()
+    display = LiveDisplay(Screen(stderr, live=True, shared=False), clock)
+    sentence = "/dev/shm has 1 MiB free, 160 are needed: Ray's object store goes to a folder"
+    display.phase("starting Ray")
+    display.phase(sentence)
+    assert frame(display) == ["starting Ray  0.0 s"]
+    display.close()
+    assert f"{sentence}\n" in stderr.getvalue()
+
+
 def test_jobs_are_shown_as_a_table(clock: Clock, live: LiveDisplay) -> None:
     live.update([figures(JobState.RUNNING, read=1000)])
     clock.now_s += 1
