@@ -193,8 +193,9 @@ def _report(pairs: list[tuple[dict[str, float], dict[str, float]]], rows: int, s
         "pairs": [{"ours": ours, "datafusion": peer} for ours, peer in pairs],
     }
     print(
-        f"median: ours {median['ours'] / 1000:,.0f} k, datafusion {median['datafusion'] / 1000:,.0f}"
-        f" k rows per CPU second; ratio {result['ratio_median']:.2f}; "
+        f"median: ours {median['ours'] / 1000:,.0f} k, datafusion "
+        f"{median['datafusion'] / 1000:,.0f} k rows per CPU second; "
+        f"ratio {result['ratio_median']:.2f}; "
         f"peak RSS of the actor {result['rss_peak_mib']:,.0f} MiB"
     )
     folder = pathlib.Path(__file__).parent / "results"

@@ -13,6 +13,7 @@ from ray.exceptions import RayError
 
 from arkflow_kernel.errors import ActorLostError, SinkError
 from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import LineOutput
 from arkflow_kernel.protocol import JobOutcome, JobStatus, OutcomeKind
@@ -23,7 +24,7 @@ FIRST_GENERATION = Generation(1)
 STDOUT_TYPE = "stdout"
 
 
-class RayJob:
+class RayJob(KernelHandle):
     """A job on Ray, attached: it ends with this process."""
 
     def __init__(self, graph: ExecutionGraph, settings: JobSettings, lines: LineOutput) -> None:

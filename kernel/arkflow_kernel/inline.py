@@ -13,6 +13,8 @@ from arkflow_kernel.chain_work import ChainWork, ComponentFactory, LaneName, lan
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ArkflowError, ComponentError
 from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.job_runner_adapter import JobRunner
+from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.lane import LaneSchedule
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
@@ -107,7 +109,7 @@ class InlineChain:
         return queue.popleft() if queue else None
 
 
-class InlineJob:
+class InlineJob(KernelHandle):
     """A job on the inline driver; a `KernelHandle`. `wait` does all the work.
 
     `stop` and `cancel` may be called from a signal handler or another thread.
@@ -272,7 +274,7 @@ def with_close_errors(outcome: ChainOutcome, errors: list[Exception]) -> ChainOu
     return ChainOutcome(OutcomeKind.FAILED, error, outcome.frontier)
 
 
-class InlineRunner:
+class InlineRunner(JobRunner):
     """Runs jobs in the calling thread; a `JobRunner`."""
 
     def __init__(

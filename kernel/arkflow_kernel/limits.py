@@ -61,3 +61,26 @@ assert SLICE_BYTES_MAX <= ROW_BYTES_MAX
 # Halving a full queue must leave room, or every entry would merge.
 assert FRONTIER_PAIRS_MAX >= 4
 assert SETTLEMENT_ENTRIES_MAX >= 4
+
+__all__ = [
+    "BATCH_ROWS_DEFAULT",
+    "EXACT_FLOAT_INT_MAX",
+    "FRONTIER_PAIRS_MAX",
+    "INT64_MAX",
+    "INT64_MIN",
+    "KIB",
+    "LANE_ITEMS_QUEUED_MAX",
+    "MAX_PARALLELISM_DEFAULT",
+    "MIB",
+    "READ_AHEAD_BATCHES_MAX",
+    "REPORT_INTERVAL_MS",
+    "ROW_BYTES_MAX",
+    "SETTLEMENT_ENTRIES_MAX",
+    "SINGLE_THREAD_WORKERS",
+    "SLICE_BYTES_MAX",
+    "SLICE_ROWS_MAX",
+    "STORY_ENTRIES_MAX",
+    "TEARDOWN_TIMEOUT_MS",
+    "WORKERS_MAX",
+    "WRITES_QUEUED_MAX",
+]
