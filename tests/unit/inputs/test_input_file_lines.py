@@ -258,6 +258,17 @@ def test_a_file_that_was_ended_is_not_read_again(tmp_path, lines_of, drain):
     assert rows(drain(lines_of(tmp_path), restored(batch))) == [{"n": 2}]
 
 
+def test_a_batch_that_ends_early_for_an_exact_integer_continues_right_behind(
+    tmp_path, lines_of, drain
+):
+    path = write(tmp_path / "a", '{"a":9007199254740993}', '{"a":1}', '{"a":2.5}', '{"a":3}')
+    first, second = drain(lines_of(path))
+    assert rows([first]) == [{"a": 9007199254740993}, {"a": 1}]
+    assert (first.position["offset"], first.split_ended) == (31, False)
+    assert rows([second]) == [{"a": 2.5}, {"a": 3.0}]
+    assert rows(drain(lines_of(path), restored(first))) == rows([second])
+
+
 LINES = st.lists(
     st.sampled_from(
         ['{"a":1}', '{"a":2.5}', '{"a":9007199254740993}', '{"b":"x"}', '{"b":[1]}', "bad", "",

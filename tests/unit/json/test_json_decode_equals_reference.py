@@ -246,6 +246,55 @@ def test_payloads_of_one_object_decode_as_lines_do_and_late_inexact_integers_are
     assert decoder.form() == ref_form(root)[1]
 
 
+BASE = '{"a":1,"b":1.5,"c":"x","d":[1.5],"e":{"f":null}}'
+PLACES = [
+    '{"a":%s}',
+    '{"b":%s}',
+    '{"c":%s}',
+    '{"d":[%s]}',
+    '{"d":%s}',
+    '{"e":{"f":%s}}',
+    '{"e":%s}',
+]
+BESIDE = [
+    '{"a":1}{"a":2}', '{"a":1} {"a":2}', '{"a":1}null{"a":2}', '{"a":1} null {"a":2}',
+    '{"a":1,"a":1}',
+    '{"a":1}}', '{{"a":1}', '{"e":{"f":null,"f":null}}', '{"new":1}', '{"e":{"new":1}}', "{}",
+    '{"c":"}null{"}', '{"a":1},{"a":1}', '{"a":1 "b":1}', '{"a":1}\x00{"a":1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", [*BESIDE, *(place % token for place in PLACES for token in TOKENS)])
+def test_one_odd_line_among_many_known_ones_is_read_as_by_the_row_by_row_decode(monkeypatch, odd):
+    monkeypatch.setattr(json_block, "PIECE_TEXTS", 1)
+    decoder = JsonDecoder()
+    decoder.decode(Lines(BASE.encode()))
+    lines = [BASE.encode(), odd.encode(), BASE.encode()]
+    root, _ = ref_admit(("struct", {}), lines[0])
+    good, bad = [], []
+    for i, raw in enumerate(lines):
+        try:
+            root, row = ref_admit(root, raw)
+            good.append(row)
+        except RefusedError:
+            bad.append(i)
+    decoded = decoder.decode(Lines(b"\n".join(lines)))
+    assert [b.index for b in decoded.bad] == bad
+    assert same(decoded.batch.to_pylist(), [ref_value(root, row) for row in good])
+    assert decoder.form() == ref_form(root)[1]
+
+
+def test_a_batch_ends_before_the_text_that_would_round_an_integer_not_at_an_earlier_turn():
+    decoder = JsonDecoder()
+    decoder.decode(Lines(b'{"a":1,"b":1}'))
+    texts = Lines(b'{"b":1.5}\n{"a":9007199254740993}\n{"a":2}\n{"a":2.5}\n{"a":3}')
+    first = decoder.decode(texts)
+    assert (first.consumed, first.bad) == (3, [])
+    assert first.batch.column("a").to_pylist() == [None, 9007199254740993, 2]
+    second = decoder.decode(texts.part(3, 5))
+    assert second.batch.column("a").to_pylist() == [2.5, 3.0]
+
+
 def test_payloads_between_others_and_over_lines_keep_their_values():
     raws = [f'{{"n":{i},"s":"{"x" * (i % 7)}"}}'.encode() for i in range(500)]
     column = pa.array([b"no", *raws, b"no"], pa.binary()).slice(1, 500)
