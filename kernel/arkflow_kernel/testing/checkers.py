@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from arkflow_kernel.metrics import ChainStatistics
 from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.testing.components import Row
-from arkflow_kernel.testing.scenario import ChainScript
+from arkflow_kernel.testing.scenario import FINISH_SPLIT, ChainScript
 
 
 class ViolationError(AssertionError):
@@ -86,6 +86,9 @@ class ChainLedger:
             wrong = [row for row in self._seen[name] if self._unfit(row)]
             if wrong:
                 raise ViolationError(f"{name} published rows that were dropped or bad: {wrong[:3]}")
+            lost = self._at_finish() - self._seen[name]
+            if lost:
+                raise ViolationError(f"{name} finished without {len(lost)} rows of the finish item")
 
     def check_stopped(self, frontier: Iterable[SplitPosition]) -> None:
         """What this attempt published is exactly what lies below the frontier."""
@@ -102,8 +105,13 @@ class ChainLedger:
             return True
         return all(row in self._seen[output] for output in self._script.plan.outputs)
 
+    def _at_finish(self) -> set[Row]:
+        rows = {(split, n) for split, numbers in self._script.finish_rows() for n in numbers}
+        return {row for row in rows if not self._script.drops(*row)}
+
     def _bad(self, row: Row) -> bool:
-        return self._script.bad(*row) or self._script.rejects(*row)
+        late = row[0] == FINISH_SPLIT
+        return not late and (self._script.bad(*row) or self._script.rejects(*row))
 
     def _unfit(self, row: Row) -> bool:
         return self._bad(row) or self._script.drops(*row)

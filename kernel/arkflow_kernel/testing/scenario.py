@@ -8,11 +8,19 @@ from dataclasses import dataclass
 from enum import Enum
 
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.testing.components import ScriptedOperator, ScriptedSink, ScriptedSource
+from arkflow_kernel.testing.components import (
+    ScriptedOperator,
+    ScriptedSink,
+    ScriptedSource,
+    rows_batch,
+)
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.plans import chain_plan
 
 Predicate = Callable[[str, int], bool]
+
+FINISH_SPLIT = "finish"
+"""What rows that only `finish` yields say as their split; no source has it."""
 
 
 class UserAction(Enum):
@@ -47,6 +55,7 @@ class ChainScript:
     pause_every: int
     pause_ms: int | None
     pieces: int
+    at_finish: int
     bad: Predicate
     drops: Predicate
     rejects: Predicate
@@ -65,9 +74,17 @@ class ChainScript:
     def operators(self) -> dict[str, ScriptedOperator]:
         """New operators: the first may reject and fail, the second drops and fans out."""
         return {
-            "first": ScriptedOperator(rejects=self.rejects, fails=self.fails),
+            "first": ScriptedOperator(
+                rejects=self.rejects,
+                fails=self.fails,
+                at_finish=tuple(rows_batch(*row) for row in self.finish_rows()),
+            ),
             "second": ScriptedOperator(pieces=self.pieces, drops=self.drops),
         }
+
+    def finish_rows(self) -> list[tuple[str, list[int]]]:
+        """What the first operator yields at the end: one batch of one row each."""
+        return [(FINISH_SPLIT, [n]) for n in range(self.at_finish)]
 
     def rows(self, split: str) -> int:
         """How many rows the split has."""
@@ -119,6 +136,7 @@ def _draw_chain(dice: Dice, index: int) -> ChainScript:
         pause_every=dice.pick([0, 3, 7]),
         pause_ms=dice.pick([None, 5, 40]),
         pieces=dice.pick([1, 1, 3, 7]),
+        at_finish=dice.pick([0, 0, 12]),
         bad=_every(dice.pick([0, 5, 3]) if errors else 0),
         drops=_every(dice.pick([0, 2, 9])),
         rejects=_every(dice.pick([0, 7]) if errors else 0),
@@ -140,4 +158,4 @@ def _every(step: int) -> Predicate:
     return lambda _split, n: step > 0 and n % step == step - 1
 
 
-__all__ = ["ChainScript", "Scenario", "SinkScript", "UserAction", "draw_scenario"]
+__all__ = ["FINISH_SPLIT", "ChainScript", "Scenario", "SinkScript", "UserAction", "draw_scenario"]

@@ -83,12 +83,14 @@ class SimJob:
         self._inbox.append(CancelRequested(self._clock.moment()))
 
     def fail_something(self) -> None:
-        """The next request of some chain, or the next deployment, fails."""
+        """The next request of some chain fails."""
         self._probes["fault"] += 1
-        if self._deploys:
-            self._fail_deploy = True
-        elif self._chains:
+        if self._chains:
             self._dice.pick(list(self._chains.values())).fail_next = True
+
+    def fail_deployment(self) -> None:
+        """The first chain that is deployed fails."""
+        self._fail_deploy = True
 
     def describe(self) -> str:
         """Where everybody stands; for a job that does not end."""

@@ -107,6 +107,9 @@ class Simulation:
         job.begin(generation, self._machines, dict(self._durable))
         if self._asked:
             self._ask(job)
+        if self._faults_left and self._dice.one_in(8):
+            self._faults_left -= 1
+            job.fail_deployment()
         while job.outcome is None:
             self._steps += 1
             if self._steps > STEPS_MAX:
