@@ -90,9 +90,11 @@ def is_utf8(text: memoryview, data: npt.NDArray[np.uint8]) -> bool:
     """Whether `text`, which is also `data`, is UTF-8."""
     if data.max() < 128:
         return True
+    edges: Any = np.array([0, len(text)], np.int32)
+    whole = pa.StringArray.from_buffers(1, pa.py_buffer(edges), pa.py_buffer(text))
     try:
-        str(text, "utf-8")
-    except UnicodeDecodeError:
+        whole.validate(full=True)  # nine times as fast as decoding it
+    except pa.ArrowInvalid:
         return False
     return True
 

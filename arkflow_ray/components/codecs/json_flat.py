@@ -75,7 +75,7 @@ class _Layout:
         slot = 0
         for i, (name, kind) in enumerate(zip(names, self._kinds, strict=True)):
             key, closing = self._places[slot], self._places[slot + 1]
-            if not (key == opening).all() or not self._is_key(key, closing, name.encode()):
+            if not (key == opening).all() or not self._is_key(key, name.encode()):
                 yield None
                 return
             slot += 4 if kind is Scalar.STRING else 2
@@ -99,13 +99,16 @@ class _Layout:
                 first, end = begin + 1, stop
             yield first, end
 
-    def _is_key(self, key: Places, closing: Places, name: bytes) -> bool:
-        return (
-            bool((closing - key == len(name) + 1).all())
-            and all(self._all_are(key + 1 + i, byte) for i, byte in enumerate(name))
-            and self._all_are(closing + 1, _COLON)
-            and (not self._colon_gap or self._all_are(closing + 2, _SPACE))
+    def _is_key(self, key: Places, name: bytes) -> bool:
+        """Whether the name, its closing quote and the colon stand behind each place in `key`."""
+        expected = name + b'":' + b" " * self._colon_gap
+        if int(key[-1]) + 1 + len(expected) > len(self._data):
+            return False
+        # One gather of the whole key a line: a view of every run of that many bytes.
+        runs = np.ndarray(
+            (len(self._data) - len(expected) + 1,), f"V{len(expected)}", self._data, strides=(1,)
         )
+        return runs[key + 1].tobytes() == expected * len(key)
 
     def _all_are(self, places: Places, byte: int) -> bool:
         return bool((self._data.take(places, mode="clip") == byte).all())
