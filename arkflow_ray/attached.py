@@ -5,11 +5,12 @@ jobs in order, the second Ctrl-C cancels them, a third gives up on them. Signal 
 the loop acts, because a handler may interrupt code that holds the very lock it would need.
 """
 
+import _thread
 import signal
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Final
 
@@ -28,6 +29,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 """For one connection to a cluster's head: more than any network needs that could run jobs."""
 
 STOPPING_NOTE: Final = "stopping in order; press Ctrl-C again to cancel at once"
+STARTING_NOTE: Final = "ending as soon as Ray has started; press Ctrl-C again to leave at once"
 TERMINATED_NOTE: Final = "SIGTERM: stopping in order"
 CANCELLING_NOTE: Final = "cancelling: what is not confirmed is given up"
 CLOSED_NOTE: Final = "stdout was closed by its reader: the jobs are cancelled"
@@ -35,11 +37,16 @@ CLOSED_NOTE: Final = "stdout was closed by its reader: the jobs are cancelled"
 _ENDED: Final = (JobState.FINISHED, JobState.STOPPED, JobState.FAILED, JobState.CANCELLED)
 
 
+class GivenUp(KeyboardInterrupt):
+    """The user will not wait for an end in order. What was started is left as it is."""
+
+
 class StopSignals:
     """Counts SIGINT and SIGTERM while it is entered; restores the handlers that were there.
 
-    Outside the main thread it counts nothing: Python allows handlers only there. Enter it after
-    Ray has started, which sets handlers of its own.
+    Outside the main thread it counts nothing: Python allows handlers only there. While jobs are
+    being started, `note` is called at the first Ctrl-C, in a thread of its own, and the second
+    Ctrl-C gives up; later the third does.
     """
 
     def __init__(self, *, terminate: bool = True) -> None:
@@ -47,11 +54,26 @@ class StopSignals:
         self.terminations = 0
         self._numbers = [signal.SIGINT, *([signal.SIGTERM] if terminate else [])]
         self._before: dict[signal.Signals, Any] = {}
+        self._starting: Callable[[], None] | None = None
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything has asked for the end."""
+        return self.interrupts + self.terminations > 0
+
+    def starting(self, note: Callable[[], None]) -> None:
+        """From here to `started`, nothing runs that could be stopped in order."""
+        self._starting = note
+
+    def started(self) -> None:
+        """Set the handlers again: Ray has set its own in between."""
+        self._starting = None
+        self._install()
 
     def __enter__(self) -> "StopSignals":
         if threading.current_thread() is threading.main_thread():
-            for number in self._numbers:
-                self._before[number] = signal.signal(number, self._count)
+            self._before = {number: signal.getsignal(number) for number in self._numbers}
+            self._install()
         return self
 
     def __exit__(
@@ -64,14 +86,53 @@ class StopSignals:
             # None: a handler that was not set from Python, which cannot be set again.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
+    def _install(self) -> None:
+        for number in self._before:
+            signal.signal(number, self._count)
+
     def _count(self, number: int, frame: FrameType | None) -> None:
         del frame
         if number == signal.SIGTERM:
             self.terminations += 1
-            return
-        self.interrupts += 1
-        if self.interrupts > 2:
-            raise KeyboardInterrupt
+        else:
+            self.interrupts += 1
+        if self.interrupts > (1 if self._starting else 2):
+            raise GivenUp
+        if self._starting:
+            # Not `threading`: what was interrupted may hold its locks.
+            _thread.start_new_thread(self._starting, ())
+
+
+def run_attached(
+    start: Callable[[], RunningJobs], signals: StopSignals, display: Display, rows: StdoutRows
+) -> list[JobResult]:
+    """Start jobs, watch them to their end, close them; how they ended.
+
+    An end that is asked for while they are being started waits for that and undoes it: half a
+    Ray could not be cleared away. Then `KeyboardInterrupt` is raised; `GivenUp` if the user
+    waited no longer; else what `start` raises.
+    """
+    with signals:
+        signals.starting(lambda: display.note(STARTING_NOTE))
+        try:
+            running = start()
+        except (ArkflowError, SystemExit) as error:
+            # SystemExit: SIGTERM came when Ray's own handler was in place.
+            if signals.asked or isinstance(error, SystemExit):
+                raise KeyboardInterrupt from error
+            raise
+        signals.started()
+        try:
+            if signals.asked:
+                raise KeyboardInterrupt
+            results = AttachedRun(running, signals, display, rows).watch()
+        except GivenUp:
+            raise
+        except BaseException:
+            running.close()
+            raise
+        running.close()
+        return results
 
 
 class AttachedRun:
@@ -190,10 +251,13 @@ __all__ = [
     "CANCELLING_NOTE",
     "CLOSED_NOTE",
     "POLL_S",
+    "STARTING_NOTE",
     "STOPPING_NOTE",
     "TERMINATED_NOTE",
     "AttachedRun",
+    "GivenUp",
     "StopSignals",
     "check_address",
     "first_failure",
+    "run_attached",
 ]

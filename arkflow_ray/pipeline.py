@@ -77,7 +77,7 @@ class Pipeline:
         `ClusterError` or `ResourceError` if there is no Ray to be had, and the error of a job
         that failed (of several: the first one's, with a note of the others).
         """
-        from arkflow_ray.attached import AttachedRun, StopSignals, check_address, first_failure
+        from arkflow_ray.attached import StopSignals, check_address, first_failure, run_attached
         from arkflow_ray.observability.display import LogDisplay
         from arkflow_ray.observability.rows import StdoutRows
         from arkflow_ray.runtime.launch import RunSettings, launch
@@ -85,13 +85,12 @@ class Pipeline:
         selected = self._runnable(only)
         check_address(address)
         rows, display = StdoutRows(), LogDisplay()
-        jobs = launch(selected, RunSettings(inline, address), rows, display.phase)
+        settings = RunSettings(inline, address)
         # SIGTERM is the program's own.
-        with StopSignals(terminate=False) as signals:
-            try:
-                results = AttachedRun(jobs, signals, display, rows).watch()
-            finally:
-                jobs.close()
+        signals = StopSignals(terminate=False)
+        results = run_attached(
+            lambda: launch(selected, settings, rows, display.phase), signals, display, rows
+        )
         error = first_failure(results)
         if error is not None:
             raise error

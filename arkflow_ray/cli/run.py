@@ -3,17 +3,15 @@
 import gc
 import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from arkflow_kernel.errors import ArkflowError, ClusterError, ConfigError
 from arkflow_kernel.protocol import OutcomeKind
-from arkflow_ray.attached import AttachedRun, StopSignals, check_address
+from arkflow_ray.attached import GivenUp, StopSignals, check_address, run_attached
 from arkflow_ray.cli.exits import ExitCode
 from arkflow_ray.cli.problems import check, has_errors, issue_lines, issues_json, summary
 from arkflow_ray.config.issues import LocatedIssue
@@ -111,28 +109,13 @@ def _attached(
 ) -> list[JobResult]:
     check_address(options.address)
     settings = RunSettings(options.inline, options.address)
-    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        running = launch(jobs, settings, rows, display.phase)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    with signals:
-        try:
-            results = AttachedRun(running, signals, display, rows).watch()
-            running.close()
-        except KeyboardInterrupt:
-            display.close()
-            _give_up()
-        except BaseException:
-            running.close()
-            raise
-    return results
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM while Ray starts: nothing runs yet that could be stopped in order."""
-    del number, frame
-    raise KeyboardInterrupt
+        return run_attached(
+            lambda: launch(jobs, settings, rows, display.phase), signals, display, rows
+        )
+    except GivenUp:
+        display.close()
+        _give_up()
 
 
 def _give_up() -> NoReturn:

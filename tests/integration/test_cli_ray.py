@@ -2,16 +2,19 @@
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import arkflow_ray
-from arkflow_ray.attached import CLOSED_NOTE, STOPPING_NOTE
+from arkflow_ray.attached import CLOSED_NOTE, STARTING_NOTE, STOPPING_NOTE
 
 ENDLESS = """\
 streams:
@@ -59,8 +62,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
         program.communicate()
 
 
-def left_behind(program: Program) -> list[str]:
-    """Command lines of what still runs in the program's session."""
+def running(program: Program) -> list[str]:
+    """Command lines of what runs in the program's session."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -72,6 +75,14 @@ def left_behind(program: Program) -> list[str]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
     return found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return when it holds; fail after 30 s."""
+    deadline_s = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline_s, "it does not happen"
+        select.select([], [], [], 0.02)
 
 
 @pytest.mark.timeout(240)
@@ -87,7 +98,8 @@ def test_a_terminals_ctrl_c_stops_a_run_on_ray_in_order(start: Start) -> None:
     assert f"  read     {1 + out.count('{'):,} row" in err
     assert "starting Ray" in err
     assert "Traceback" not in err
-    assert left_behind(program) == []
+    # Ray's agents notice within seconds that the raylet has gone.
+    until(lambda: running(program) == [])
 
 
 @pytest.mark.timeout(240)
@@ -105,17 +117,27 @@ def test_a_reader_that_goes_away_ends_a_run_on_ray_quietly(start: Start) -> None
 
 
 @pytest.mark.timeout(240)
-def test_a_ctrl_c_while_ray_starts_leaves_nothing_behind(start: Start) -> None:
+@pytest.mark.parametrize("started", ["gcs_server", "raylet"])
+def test_a_ctrl_c_while_ray_starts_leaves_nothing_behind(
+    start: Start, monkeypatch: pytest.MonkeyPatch, started: str
+) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
+    monkeypatch.setenv("TMPDIR", str(folder))
     program = start(ENDLESS)
     assert program.stderr is not None
     for line in program.stderr:
         if "starting Ray" in line:
             break
+    until(lambda: program.poll() is not None or any(started in each for each in running(program)))
     os.killpg(program.pid, signal.SIGINT)
     out, err = program.communicate()
     assert (program.returncode, out) == (130, "")
+    assert STARTING_NOTE in err
     assert err.endswith("cancelled\n")
-    assert left_behind(program) == []
+    assert "Traceback" not in err
+    until(lambda: running(program) == [])
+    assert list(folder.iterdir()) == []
+    folder.rmdir()
 
 
 @pytest.mark.timeout(240)
