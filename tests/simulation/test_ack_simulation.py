@@ -8,9 +8,8 @@ from collections import Counter
 
 import pytest
 
-from arkflow_kernel.protocol import OutcomeKind
 from arkflow_kernel.testing.planted import PLANTED
-from arkflow_kernel.testing.simulation import Machines, Simulation, SimulationError
+from arkflow_kernel.testing.simulation import STEPS_MIN, Machines, Simulation, SimulationError
 
 SEEDS_IN_CHECK = 50
 PLANTED_SEEDS = 50
@@ -45,12 +44,8 @@ def test_no_order_of_events_loses_repeats_or_commits_too_early(
 ) -> None:
     report = Simulation(seed).run()
     reached.update(report.probes)
-    assert report.outcome in (
-        OutcomeKind.FINISHED,
-        OutcomeKind.STOPPED,
-        OutcomeKind.CANCELLED,
-        OutcomeKind.FAILED,
-    )
+    assert report.steps >= STEPS_MIN
+    assert report.outcomes
 
 
 @pytest.mark.skipif(len(SEEDS) < SEEDS_IN_CHECK, reason="a replay of single seeds")

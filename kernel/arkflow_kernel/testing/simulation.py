@@ -30,7 +30,10 @@ from arkflow_kernel.testing.sim_job import SimJob
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 STEPS_MAX = 30_000
-"""A seed that takes more has stopped making progress."""
+"""A job that takes more has stopped making progress."""
+
+STEPS_MIN = 2_000
+"""A seed runs jobs until it took so many steps and saw a fault."""
 
 SLICE_ROWS = 5
 """Rows of a slice while a simulation runs, so that small batches have several slices."""
@@ -49,10 +52,10 @@ class Machines:
 
 @dataclass
 class Report:
-    """How a seed ended, and what it reached on the way."""
+    """How a seed's jobs ended, and what it reached on the way."""
 
     seed: int
-    outcome: OutcomeKind
+    outcomes: tuple[OutcomeKind, ...]
     steps: int
     probes: Counter[str] = field(default_factory=Counter)
 
@@ -77,27 +80,43 @@ class Simulation:
         self._seed = seed
         self._machines = machines or Machines()
         self._dice = Dice(seed)
-        self._scenario = draw_scenario(self._dice)
         self._clock = VirtualClock()
+        self._steps = 0
+        self.probes: Counter[str] = Counter()
+        self._new_job()
+
+    def _new_job(self) -> None:
+        self._scenario = draw_scenario(self._dice)
         self._ledgers = {s.plan.chain: ChainLedger(s) for s in self._scenario.chains}
         self._durable: Positions = {}
-        self._steps = 0
+        self._began = self._steps
         self._faults_left = self._scenario.faults
         self._asked = False
-        self.probes: Counter[str] = Counter()
 
     def run(self) -> Report:
         """Run the seed to its end. Raises `SimulationError` for any violation."""
-        generation = 0
+        outcomes: list[OutcomeKind] = []
         with _small_slices():
             try:
-                while True:
-                    generation += 1
-                    outcome = self._attempt(Generation(generation))
-                    if outcome is not None:
-                        return Report(self._seed, outcome, self._steps, self.probes)
+                while self._steps < STEPS_MIN or not self._faults_seen():
+                    if outcomes:
+                        self._new_job()
+                    outcomes.append(self._job())
+                return Report(self._seed, tuple(outcomes), self._steps, self.probes)
             except (AssertionError, ProtocolError, KeyError, IndexError) as error:
                 raise SimulationError(self._seed, self._steps, error) from error
+
+    def _job(self) -> OutcomeKind:
+        """One job with all its attempts."""
+        generation = 0
+        while True:
+            generation += 1
+            outcome = self._attempt(Generation(generation))
+            if outcome is not None:
+                return outcome
+
+    def _faults_seen(self) -> int:
+        return sum(self.probes[name] for name in ("crash", "fault", "deployment failed"))
 
     def _attempt(self, generation: Generation) -> OutcomeKind | None:
         """One attempt; None if the job must start again."""
@@ -112,9 +131,9 @@ class Simulation:
             job.fail_deployment()
         while job.outcome is None:
             self._steps += 1
-            if self._steps > STEPS_MAX:
+            if self._steps - self._began > STEPS_MAX:
                 raise ViolationError(f"no end after {STEPS_MAX} steps; {job.describe()}")
-            if self._steps == self._scenario.action_step:
+            if self._steps - self._began == self._scenario.action_step:
                 self._asked = True
                 self._ask(job)
             if self._faults_left and self._dice.one_in(self._scenario.fault_odds):
@@ -162,4 +181,4 @@ def _small_slices() -> Iterator[None]:
         vars(lane)["SLICE_ROWS_MAX"] = known
 
 
-__all__ = ["Machines", "Report", "Simulation", "SimulationError"]
+__all__ = ["STEPS_MIN", "Machines", "Report", "Simulation", "SimulationError"]
