@@ -126,15 +126,19 @@ def _names(line: bytes) -> list[str] | None:
     return [name for name, _ in pairs]
 
 
-def _slices(text: memoryview, first: Places, end: Places) -> Any:
-    """The texts from `first` to `end`, copied."""
+def _spread(text: memoryview, first: Places, end: Places, valid: Any = None) -> Any:
+    """The texts from `first` to `end`, and between two of them what lies there; not copied."""
     pairs = np.empty(2 * len(first), np.int32)
     pairs[0::2], pairs[1::2] = first, end
     edges: Any = pairs
-    spread = pa.StringArray.from_buffers(len(edges) - 1, pa.py_buffer(edges), pa.py_buffer(text))
-    # Every second one: those between are what lies between two values.
-    values: Any = pa.array(np.arange(0, len(pairs) - 1, 2, dtype=np.int32))
-    return spread.take(values)
+    count = len(pairs) - 1
+    return pa.StringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text), valid)
+
+
+def _slices(text: memoryview, first: Places, end: Places) -> Any:
+    """The texts from `first` to `end`, copied."""
+    values: Any = pa.array(np.arange(0, 2 * len(first) - 1, 2, dtype=np.int32))
+    return _spread(text, first, end).take(values)
 
 
 def _strings(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:  # noqa: ARG001
@@ -145,7 +149,13 @@ def _integers(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any
     lead, _, digits = _lead(data, first, end)
     if not (_is_digit(lead) & ((lead != _ZERO) | (digits == 1))).all():
         return None
-    return _cast(_slices(text, first, end), pa.int64())
+    # What lies between two values is null to the cast, which passes over it: nothing is copied.
+    every_second: Any = np.full(len(first) // 4 + 1, 0b0101_0101, np.uint8)
+    spread = _cast(_spread(text, first, end, pa.py_buffer(every_second)), pa.int64())
+    if spread is None:
+        return None
+    values: Any = np.frombuffer(spread.buffers()[1], np.int64)[: len(spread)]
+    return pa.array(np.ascontiguousarray(values[0::2]))
 
 
 def _floats(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:
