@@ -23,6 +23,9 @@ SHARED_MEMORY_MARGIN_BYTES: Final = 32 * MIB
 CPUS_PER_CHAIN_LOCAL: Final = 0.01
 CPUS_PER_CHAIN_CLUSTER: Final = 1.0
 
+_INIT_ERRORS = (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError)
+"""What `ray.init` raises when it finds or starts no Ray."""
+
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
@@ -65,7 +68,7 @@ def _join(address: str, on_phase: Callable[[str], None]) -> RaySession:
     on_phase(f"joining Ray at {address}")
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except _INIT_ERRORS as error:
         reason = str(error).strip().splitlines()
         raise ClusterError(
             f"cannot reach Ray at '{address}': {reason[0] if reason else type(error).__name__}; "
@@ -92,9 +95,11 @@ def _start(on_phase: Callable[[str], None]) -> RaySession:
             logging_level=logging.ERROR,
             **options,
         )
-    except (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError) as error:
+    except BaseException as error:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+        if not isinstance(error, _INIT_ERRORS):
+            raise
         reason = str(error).strip().splitlines()
         raise ResourceError(
             f"cannot start a local Ray: {reason[0] if reason else type(error).__name__}; "
