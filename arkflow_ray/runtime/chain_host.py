@@ -101,8 +101,8 @@ class ChainHost:
         self._mailbox.attach()
         try:
             outcome = await self._loop(self._task)
-        except ProtocolError as error:
-            outcome = ChainOutcome(OutcomeKind.FAILED, error, self._task.frontier())
+        except Exception as error:  # noqa: BLE001 - a fault of the machine stops its chain, loudly
+            outcome = ChainOutcome(OutcomeKind.FAILED, _fault(error), self._task.frontier())
         finally:
             self._mailbox.detach()
         return with_close_errors(outcome, await asyncio.to_thread(self._close))
@@ -214,6 +214,13 @@ class ChainHost:
         now, start = process_usage(), self._usage_at_start
         cpu_ms = 0 if start is None else now.cpu_ms - start.cpu_ms
         return replace(now, cpu_ms=cpu_ms)
+
+
+def _fault(error: Exception) -> ProtocolError:
+    """The error of a machine that broke its own rules."""
+    if isinstance(error, ProtocolError):
+        return error
+    return ProtocolError(f"{type(error).__name__}: {error} (a fault of arkflow_ray)")
 
 
 def process_usage() -> ChainUsage:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from arkflow_kernel.bad_rows import Origin
-from arkflow_kernel.errors import OperatorTimeoutError, SinkError, SourceError
+from arkflow_kernel.errors import OperatorTimeoutError, ProtocolError, SinkError, SourceError
 from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, OperatorId, OutputId, Sequence
 from arkflow_kernel.plan import ChainPlan, ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import (
@@ -264,3 +264,20 @@ def test_a_source_that_has_nothing_yet_is_asked_again_at_its_time() -> None:
     assert asyncio.run(chain.run()).kind is OutcomeKind.FINISHED
     assert sink.rows == [0]
     assert source.asked == 3
+
+
+def test_a_fault_of_the_machine_ends_the_chain_and_closes_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, operator, sink = Numbers(3), Passing(), Kept()
+    chain = host(Parts(source, operator, sink))
+
+    def broken(event: object) -> None:
+        raise AssertionError("planted")
+
+    monkeypatch.setattr(chain._task, "handle", broken)
+    chain.control(RUN)
+    outcome = asyncio.run(chain.run())
+    assert isinstance(outcome.error, ProtocolError)
+    assert "AssertionError: planted" in str(outcome.error)
+    assert (source.closed, operator.closed, sink.closed) == (1, 1, 1)
