@@ -4,11 +4,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
+from arkflow_kernel.errors import ComponentError
 from arkflow_kernel.plan import ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import LineOutput, Operator, SinkWriter, SourceReader
 from arkflow_ray.components.api import BuildContext, Built, ComponentKind
 from arkflow_ray.components.building import build_component, component_model
 from arkflow_ray.config.secrets import resolve_secrets
+from arkflow_ray.runtime.secret_hiding import (
+    HidingOperator,
+    HidingSink,
+    HidingSource,
+    SecretHiding,
+)
 
 BATCHES_PER_SECOND = 10
 
@@ -17,8 +24,8 @@ class RegistryComponents:
     """A `ComponentFactory` over the registry.
 
     `secrets` holds the variables that `${secret:NAME}` names, with their prefix; they go into
-    configurations at
-    the moment of building and nowhere else. `lines` is where `stdout` sinks print.
+    configurations at the moment of building and nowhere else, and errors do not show them.
+    `lines` is where `stdout` sinks print.
     """
 
     def __init__(self, secrets: Mapping[str, str], lines: LineOutput) -> None:
@@ -27,24 +34,35 @@ class RegistryComponents:
 
     def source(self, plan: SourcePlan) -> SourceReader:
         """See `ComponentFactory.source`."""
-        context = BuildContext(plan.operator)
-        component = paced(plan)
-        return cast(SourceReader, self._build(ComponentKind.INPUT, component, context))
+        component, context = paced(plan), BuildContext(plan.operator)
+        hiding = self._hiding(plan.operator, component)
+        built = cast(SourceReader, self._build(ComponentKind.INPUT, component, context, hiding))
+        return HidingSource(built, hiding) if hiding.needed else built
 
     def operator(self, plan: OperatorPlan, workers: int) -> Operator:
         """See `ComponentFactory.operator`."""
-        context = BuildContext(plan.operator, workers=workers)
-        return cast(Operator, self._build(ComponentKind.PROCESSOR, plan.component, context))
+        component, context = plan.component, BuildContext(plan.operator, workers=workers)
+        hiding = self._hiding(plan.operator, component)
+        built = cast(Operator, self._build(ComponentKind.PROCESSOR, component, context, hiding))
+        return HidingOperator(built, hiding) if hiding.needed else built
 
     def sink(self, plan: SinkPlan) -> SinkWriter:
         """See `ComponentFactory.sink`."""
-        context = BuildContext(plan.operator, lines=self._lines)
-        return cast(SinkWriter, self._build(ComponentKind.OUTPUT, plan.component, context))
+        component, context = plan.component, BuildContext(plan.operator, lines=self._lines)
+        hiding = self._hiding(plan.operator, component)
+        built = cast(SinkWriter, self._build(ComponentKind.OUTPUT, component, context, hiding))
+        return HidingSink(built, hiding) if hiding.needed else built
 
-    def _build(self, kind: ComponentKind, plan: ComponentPlan, context: BuildContext) -> Built:
-        return build_component(
-            kind, plan, context, resolve=lambda config: resolve_secrets(config, self._secrets)
-        )
+    def _hiding(self, operator: str, plan: ComponentPlan) -> SecretHiding:
+        return SecretHiding(operator, [plan.config, plan.codec], self._secrets)
+
+    def _build(
+        self, kind: ComponentKind, plan: ComponentPlan, context: BuildContext, hiding: SecretHiding
+    ) -> Built:
+        with hiding.errors(ComponentError):
+            return build_component(
+                kind, plan, context, resolve=lambda config: resolve_secrets(config, self._secrets)
+            )
 
 
 def paced(plan: SourcePlan) -> ComponentPlan:
