@@ -74,6 +74,7 @@ class CoordinatorActor:
         self._runs: dict[ChainId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcome: JobOutcome | None = None
+        self._fault: BaseException | None = None
         self._status = self._machine.status()
 
     async def handshake(self) -> int:
@@ -123,6 +124,8 @@ class CoordinatorActor:
             event = self._mailbox.take()
             if event is None:
                 event = Tick(self._clock.moment())
+        if self._fault is not None:
+            raise self._fault
         for command in self._machine.handle(event):
             self._perform(command)
         self._status = self._machine.status()
@@ -141,8 +144,15 @@ class CoordinatorActor:
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        """A fault in a command's work ends the job: the answer that it owes would never come."""
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._fault = task.exception()
+            self._mailbox.post(Tick(self._clock.moment()), control=True)
 
     # --- commands ------------------------------------------------------------------------------
 

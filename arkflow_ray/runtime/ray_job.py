@@ -99,10 +99,14 @@ def _print_lines(actor: Any, output: LineOutput) -> None:
             if lines.number > printed:
                 output.put(lines.data)
                 printed = lines.number
-    except SinkError:
-        actor.close_lines.remote()
     except RayError:
         return  # the chain has ended; its rows were confirmed before
+    except SinkError:
+        actor.close_lines.remote()
+    except BaseException:
+        # Nobody would ever confirm the lines that the sink waits for.
+        actor.close_lines.remote()
+        raise
 
 
 __all__ = ["RayJob"]

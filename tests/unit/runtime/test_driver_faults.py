@@ -1,0 +1,76 @@
+"""Faults of our own on the driver's side of a Ray job are told, not waited for. No Ray runs."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import ray
+
+from arkflow_kernel.errors import SinkError
+from arkflow_kernel.ids import ChainId, Generation, JobId, OperatorId, OutputId
+from arkflow_kernel.plan import (
+    ChainPlan,
+    ComponentPlan,
+    ExecutionGraph,
+    Mode,
+    SinkPlan,
+    SourcePlan,
+)
+from arkflow_ray.runtime import ray_job
+from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
+from arkflow_ray.runtime.lines import Lines
+
+PLAN = ChainPlan(
+    ChainId("source-0"),
+    SourcePlan(OperatorId("source"), ComponentPlan("memory", {})),
+    (),
+    (SinkPlan(OperatorId("sink"), ComponentPlan("drop", {})),),
+    (OutputId("sink"),),
+)
+GRAPH = ExecutionGraph(JobId("j"), 1, Mode.ACK, (PLAN,), (), 1)
+
+
+class Unpicklable(CoordinatorActor):
+    """Creating a chain actor fails in a way that no rule knows."""
+
+    def _create(self, plan: ChainPlan, settings: JobSettings) -> Any:
+        raise TypeError("cannot pickle this")
+
+
+def test_a_fault_in_a_command_ends_the_job_and_is_not_waited_for() -> None:
+    async def run() -> None:
+        settings = JobSettings(0.01, 1, "/", {})
+        await asyncio.wait_for(Unpicklable(GRAPH, Generation(1)).run(settings), 30)
+
+    with pytest.raises(TypeError, match="cannot pickle this"):
+        asyncio.run(run())
+
+
+class Lost:
+    """A driver's stdout that fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def put(self, lines: bytes) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [SinkError("closed"), ValueError("I/O operation on closed file")])
+def test_a_printer_that_fails_tells_the_sink_that_nobody_prints(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[bool] = []
+    actor = SimpleNamespace(
+        take_lines=SimpleNamespace(remote=lambda _: Lines(1, b"a\n")),
+        close_lines=SimpleNamespace(remote=lambda: closed.append(True)),
+    )
+    monkeypatch.setattr(ray, "get", lambda reference: reference)
+    expected = () if isinstance(error, SinkError) else (ValueError,)
+    if expected:
+        with pytest.raises(expected):
+            ray_job._print_lines(actor, Lost(error))
+    else:
+        ray_job._print_lines(actor, Lost(error))
+    assert closed == [True]
