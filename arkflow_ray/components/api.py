@@ -81,7 +81,7 @@ class ComponentEntry:
     """A registered component.
 
     `config` and `factory` are `module:name`, imported only when used, so that `validate` and
-    `--help` stay fast. `timeout_ms` names the configuration field that bounds one call, if any.
+    `--help` stay fast.
     """
 
     kind: ComponentKind
@@ -90,8 +90,6 @@ class ComponentEntry:
     config: str
     factory: str
     takes_codec: bool = False
-    timeout_field: str | None = None
-    keeps_rows: bool = False
 
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The one list of components: built-in ones, names that are known but not built, and plugins."""
+"""The one list of components: built-in ones, and names that are known but not built."""
 
 import importlib
 from functools import cache
@@ -84,7 +84,6 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
         "Calls a Python function with each batch.",
         f"{_BASE}.processors.python_config:PythonConfig",
         f"{_BASE}.processors.python:build",
-        timeout_field="timeout_ms",
     ),
     ComponentEntry(
         _CODEC,

@@ -9,9 +9,9 @@ CHECK_S = 0.1
 
 
 class ThreadCaller:
-    """Calls work in one helper thread and waits, looking for an overdue operator meanwhile.
+    """Calls work in a thread of its own each and waits, looking for an overdue operator meanwhile.
 
-    A thread that hangs in user code is given up; the next call gets a new one. All are daemons.
+    A thread that hangs in user code is given up. All are daemons, so the process can end.
     """
 
     def __call__(
