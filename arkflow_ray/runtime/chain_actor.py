@@ -63,6 +63,7 @@ class ChainActor:
         self._generation = generation
         self._lines = LineBuffer()
         self._host: ChainHost | None = None
+        self._outcome: ChainOutcome | None = None
 
     async def handshake(self) -> ActorIdentity:
         """Who this is. The first call (P2)."""
@@ -82,9 +83,14 @@ class ChainActor:
         return None
 
     async def run(self) -> ChainOutcome:
-        """Run the chain to its end. One call; its completion is how a death is seen (D2)."""
+        """Run the chain to its end; its completion is how a death is seen (D2).
+
+        Called again, which waits for the first call, it tells the same end (P3).
+        """
         assert self._host is not None
-        return await self._host.run()
+        if self._outcome is None:
+            self._outcome = await self._host.run()
+        return self._outcome
 
     async def control(self, state: ControlState) -> None:
         """The coordinator's state (B2)."""

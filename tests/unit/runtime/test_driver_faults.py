@@ -1,6 +1,8 @@
 """Faults of our own on the driver's side of a Ray job are told, not waited for. No Ray runs."""
 
 import asyncio
+import os
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +19,9 @@ from arkflow_kernel.plan import (
     SinkPlan,
     SourcePlan,
 )
+from arkflow_kernel.protocol import ControlState, OutcomeKind
 from arkflow_ray.runtime import ray_job
+from arkflow_ray.runtime.chain_actor import ChainActor, Deployment
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
 from arkflow_ray.runtime.lines import Lines
 
@@ -45,6 +49,24 @@ def test_a_fault_in_a_command_ends_the_job_and_is_not_waited_for() -> None:
 
     with pytest.raises(TypeError, match="cannot pickle this"):
         asyncio.run(run())
+
+
+def test_a_run_that_is_asked_for_again_tells_the_same_end() -> None:
+    deployment = Deployment(PLAN, Generation(1), (), {}, os.getcwd(), os.cpu_count() or 1)
+
+    async def run() -> None:
+        actor = ChainActor(PLAN.chain, Generation(1))
+        assert await actor.deploy(deployment) is None
+        await actor.control(ControlState(Generation(1)))
+        first = await asyncio.wait_for(actor.run(), 30)
+        assert first.kind is OutcomeKind.FINISHED
+        assert await asyncio.wait_for(actor.run(), 30) == first
+
+    interval_s = sys.getswitchinterval()
+    try:
+        asyncio.run(run())
+    finally:
+        sys.setswitchinterval(interval_s)
 
 
 class Lost:
