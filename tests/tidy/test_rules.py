@@ -7,7 +7,7 @@ from collections import defaultdict
 import pytest
 
 FAMILIES = {
-    "unified-execution-kernel": {"F": 6, "C": 8, "G": 6, "T": 7, "R": 4},
+    "unified-execution-kernel": {"F": 6, "C": 8, "G": 6, "T": 9, "R": 4},
     "async-checkpoint-barriers": {"B": 8},
     "checkpoint-recovery": {"M": 8, "X": 6},
     "keyed-state-backend": {"S": 11},
