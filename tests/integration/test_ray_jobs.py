@@ -1,4 +1,5 @@
-"""Jobs on a real Ray: rows, order, stop, and what a user sees when a process dies or hangs."""
+"""Jobs on a real Ray: rows, order, stop, and what a user sees when a process dies
+or hangs (P1, P9, D2, D5)."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Starting and joining Ray where something is in the way."""
+"""Starting and joining Ray where something is in the way (K7, M8)."""
 
 import json
 import os

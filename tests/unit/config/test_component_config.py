@@ -1,4 +1,4 @@
-"""Paths of configurations, pydantic's findings in our words, and building one component."""
+"""Paths of configurations, pydantic's findings in our words, and building one component (C8)."""
 
 import json
 from enum import Enum

@@ -1,4 +1,4 @@
-"""References in values: what they give, what they never give away, and secrets."""
+"""References in values: what they give, what they never give away, and secrets (M8)."""
 
 import copy
 import json

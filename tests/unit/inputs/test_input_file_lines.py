@@ -1,4 +1,4 @@
-"""Input `file`, JSON lines."""
+"""Input `file`, JSON lines: rows, exact positions, bad rows (T8)."""
 
 import json
 import os

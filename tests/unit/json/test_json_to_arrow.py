@@ -1,4 +1,4 @@
-"""Processor `json_to_arrow`, and limits of the decoder."""
+"""Processor `json_to_arrow`, and limits of the decoder; bad rows (T8)."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""Output `file`: when parts appear, what they hold, and what is confirmed."""
+"""Output `file`: when parts appear, what they hold, and what is confirmed (X3, F2)."""
 
 import gzip
 import json

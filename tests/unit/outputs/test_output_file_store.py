@@ -1,4 +1,4 @@
-"""Output `file` on fsspec stores: one upload a part, exclusive, and no local file left."""
+"""Output `file` on fsspec stores: one upload a part, exclusive, and no local file left (X3)."""
 
 import inspect
 import json

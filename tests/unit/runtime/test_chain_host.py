@@ -1,4 +1,4 @@
-"""The chain host: a real loop and real threads over scripted components."""
+"""The chain host: a real loop and real threads over scripted components (P5, T4)."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Faults of our own on the driver's side of a Ray job are told, not waited for. No Ray runs."""
+"""Faults of our own on the driver's side of a Ray job are told, not waited for (P3). No Ray."""
 
 import asyncio
 import os

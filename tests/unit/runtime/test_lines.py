@@ -1,4 +1,4 @@
-"""The line buffer: one batch outstanding, confirmed when printed."""
+"""The line buffer: one batch outstanding, confirmed when printed (P9)."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""The mailbox: control first, FIFO otherwise, no post is lost between threads."""
+"""The mailbox: control first, FIFO otherwise, no post is lost between threads (P4)."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Secrets in the configuration of a component stay out of what it raises while it works."""
+"""Secrets in the configuration of a component stay out of what it raises while it works (M8)."""
 
 import pickle
 import traceback
