@@ -1,53 +1,73 @@
 """Lets the inline driver enforce operators' time-outs: see `arkflow_kernel.inline.Caller`."""
 
+import queue
 import threading
+import weakref
 from collections.abc import Callable
 
 from arkflow_kernel.protocol import ChainEvent
 
 CHECK_S = 0.1
 
+_Work = Callable[[], ChainEvent]
+_Answer = ChainEvent | BaseException
+
 
 class ThreadCaller:
-    """Calls work in a thread of its own each and waits, looking for an overdue operator meanwhile.
+    """Calls work in one helper thread and waits, looking for an overdue operator meanwhile.
 
-    A thread that hangs in user code is given up. All are daemons, so the process can end.
+    A thread that hangs in user code is given up; the next call gets a new one. All are daemons,
+    and end when their caller is gone and their work has returned.
     """
 
-    def __call__(
-        self, work: Callable[[], ChainEvent], overdue: Callable[[], ChainEvent | None]
-    ) -> ChainEvent:
-        call = _Call(work)
-        threading.Thread(target=call.run, name="inline-lane", daemon=True).start()
-        while not call.done.wait(CHECK_S):
+    def __init__(self) -> None:
+        self._helper: _Helper | None = None
+
+    def __call__(self, work: _Work, overdue: Callable[[], ChainEvent | None]) -> ChainEvent:
+        if self._helper is None:
+            self._helper = _Helper()
+        self._helper.begin(work)
+        while (answer := self._helper.answer(CHECK_S)) is None:
             late = overdue()
             if late is not None:
+                self._helper = None
                 return late
-        return call.result()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
-class _Call:
-    """One call and what came of it."""
+class _Helper:
+    """A thread that does one piece of work after the other, until this object is gone."""
 
-    def __init__(self, work: Callable[[], ChainEvent]) -> None:
-        self.done = threading.Event()
-        self._work = work
-        self._event: ChainEvent | None = None
-        self._error: BaseException | None = None
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+        weakref.finalize(self, self._work.put, None)
+        threading.Thread(
+            target=_serve, args=(self._work, self._answers), name="inline-lane", daemon=True
+        ).start()
 
-    def run(self) -> None:
+    def begin(self, work: _Work) -> None:
+        self._work.put(work)
+
+    def answer(self, timeout_s: float) -> _Answer | None:
+        """What came of the work; None if it is not over yet."""
         try:
-            self._event = self._work()
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            self._error = error
-        self.done.set()
+            return self._answers.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
 
-    def result(self) -> ChainEvent:
-        """The event; raises what the work raised."""
-        if self._error is not None:
-            raise self._error
-        assert self._event is not None
-        return self._event
+
+def _serve(
+    waiting: "queue.SimpleQueue[_Work | None]", answers: "queue.SimpleQueue[_Answer]"
+) -> None:
+    while (work := waiting.get()) is not None:
+        try:
+            answers.put(work())
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            answers.put(error)
+        del work
 
 
 __all__ = ["ThreadCaller"]
