@@ -6,6 +6,7 @@ cannot be stopped from inside. With several workers the function is called by se
 """
 
 import importlib
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,7 +53,9 @@ class PythonOperator:
         try:
             with thread_stdout.prints_to_stderr():
                 returned = function(batch)
-        except (Exception, SystemExit) as error:  # user code raises anything
+        except BaseException as error:  # user code raises anything
+            if _is_ctrl_c(error):
+                raise
             raise ProcessingError(
                 self._operator,
                 user_code.failure_text(error, __file__),
@@ -82,7 +85,9 @@ class PythonOperator:
             if config.module != MAIN_MODULE or module is None:
                 where = f"module '{config.module}'"
                 module = importlib.import_module(config.module)
-        except (Exception, SystemExit) as error:  # user code raises anything
+        except BaseException as error:  # user code raises anything
+            if _is_ctrl_c(error):
+                raise
             told = user_code.failure_text(error, __file__)
             raise ComponentError(
                 f"operator '{self._operator}': {where} failed to load: {told}"
@@ -116,6 +121,12 @@ class PythonOperator:
             error_class="TypeError",
             row=first_row_text(batch),
         )
+
+
+def _is_ctrl_c(error: BaseException) -> bool:
+    """Whether the user interrupts the program: signals arrive in the main thread only."""
+    main = threading.current_thread() is threading.main_thread()
+    return main and isinstance(error, KeyboardInterrupt)
 
 
 def build(config: PythonConfig, context: BuildContext) -> PythonOperator:

@@ -124,6 +124,26 @@ def test_sys_exit_fails_the_batch_and_not_the_process() -> None:
         run("import sys\ndef f(batch): sys.exit(3)")
 
 
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "GeneratorExit"])
+def test_what_is_no_exception_fails_the_batch_all_the_same(raised: str) -> None:
+    told: list[str] = []
+
+    def lane() -> None:
+        with pytest.raises(ProcessingError) as caught:
+            run(f"def f(batch):\n    raise {raised}")
+        told.extend(caught.value.cause.splitlines())
+
+    thread = threading.Thread(target=lane)
+    thread.start()
+    thread.join()
+    assert told == [raised, f"  <script of operator py>, line 2, in f: raise {raised}"]
+
+
+def test_a_ctrl_c_of_the_user_is_not_taken_for_the_functions_failure() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run("def f(batch):\n    raise KeyboardInterrupt")
+
+
 def test_a_wrong_number_of_parameters_is_the_functions_error() -> None:
     with pytest.raises(ProcessingError, match=r"TypeError: .*positional argument"):
         run("def f(): return None")
