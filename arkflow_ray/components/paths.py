@@ -1,6 +1,6 @@
-"""Local paths in configurations, made absolute (C8).
+"""Paths in configurations: local ones made absolute (C8), URLs shown without credentials (M8).
 
-For the configuration models of file components. Nothing here touches the file system.
+For file components. Nothing here touches the file system.
 """
 
 import os
@@ -8,6 +8,7 @@ import re
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://")
 _CHAINED = "::"
+_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])[^=&]*=[^&]*")
 
 
 def absolute_path(text: str) -> str:
@@ -28,4 +29,9 @@ def is_url(text: str) -> bool:
     return bool(_SCHEME.match(text)) or _CHAINED in text
 
 
-__all__ = ["absolute_path", "is_url"]
+def shown(path: str) -> str:
+    """The path without user, password and query values, for messages."""
+    return _CREDENTIALS.sub("***", path)
+
+
+__all__ = ["absolute_path", "is_url", "shown"]

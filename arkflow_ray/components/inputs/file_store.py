@@ -10,9 +10,8 @@ import re
 from typing import Any, BinaryIO, Protocol, cast
 
 from arkflow_kernel.errors import SourceError
-from arkflow_ray.components.paths import is_url
+from arkflow_ray.components.paths import is_url, shown
 
-_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])[^=&]*=[^&]*")
 _GLOB = re.compile(r"[*?\[]")
 _HIDDEN = (".", "_")
 
@@ -34,11 +33,6 @@ def file_store(operator: str, path: str) -> FileStore:
     if path.startswith("file://"):
         path = path.removeprefix("file://")
     return RemoteFiles(operator, path) if is_url(path) else LocalFiles(operator, path)
-
-
-def shown(path: str) -> str:
-    """The path without user, password and query values."""
-    return _CREDENTIALS.sub("***", path)
 
 
 class LocalFiles:
@@ -152,4 +146,4 @@ def _is_hidden(path: str) -> bool:
     return any(part.startswith(_HIDDEN) for part in path.split("/"))
 
 
-__all__ = ["FileStore", "file_store", "shown"]
+__all__ = ["FileStore", "file_store"]

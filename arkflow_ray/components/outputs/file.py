@@ -17,7 +17,6 @@ from arkflow_kernel.limits import SLICE_BYTES_MAX
 from arkflow_kernel.ports import SinkWriter, WriteReceipt
 from arkflow_ray.components.api import BuildContext
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
-from arkflow_ray.components.outputs.file_errors import shown
 from arkflow_ray.components.outputs.part_folders import LocalFolder, PartFolder
 from arkflow_ray.components.outputs.part_formats import (
     PartFormat,
@@ -33,7 +32,7 @@ from arkflow_ray.components.outputs.payloads import (
     pieces,
     without_views,
 )
-from arkflow_ray.components.paths import is_url
+from arkflow_ray.components.paths import is_url, shown
 
 _LOCAL = ("file://", "local://")
 

@@ -2,16 +2,9 @@
 
 import errno
 import os
-import re
 
 from arkflow_kernel.errors import SinkError
-
-_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@|(?<=[?&])[^=&]*=[^&]*")
-
-
-def shown(path: str) -> str:
-    """The path without user, password and query values, for messages."""
-    return _CREDENTIALS.sub("***", path)
+from arkflow_ray.components.paths import shown
 
 
 def os_failure(operator: str, folder: str, doing: str, error: OSError) -> SinkError:
@@ -56,4 +49,4 @@ def _free(folder: str) -> str:
     return f"{free / 2**20:.1f} MiB of {size / 2**20:.1f} MiB are free"
 
 
-__all__ = ["os_failure", "remote_failure", "shown"]
+__all__ = ["os_failure", "remote_failure"]

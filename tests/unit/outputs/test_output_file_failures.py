@@ -15,7 +15,8 @@ from arkflow_ray.components.api import BuildContext
 from arkflow_ray.components.outputs import part_folders, part_stream
 from arkflow_ray.components.outputs.file import build
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
-from arkflow_ray.components.outputs.file_errors import remote_failure, shown
+from arkflow_ray.components.outputs.file_errors import remote_failure
+from arkflow_ray.components.paths import shown
 
 ROWS = pa.record_batch({"n": [1, 2, 3]})
 FORMATS = ("json", "csv", "parquet", "arrow")
