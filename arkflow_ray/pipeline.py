@@ -4,6 +4,7 @@ It prints the rows of `stdout` sinks to `sys.stdout` and nothing else. The file'
 is for the command line: in a program, the standard library's logger `arkflow_ray` is the program's.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,8 @@ class Pipeline:
         selected = self._runnable(only)
         check_address(address)
         rows, display = StdoutRows(), LogDisplay()
-        settings = RunSettings(inline, address)
+        environment = os.environ if self._env is None else self._env
+        settings = RunSettings(inline, address, environment)
         # SIGTERM is the program's own.
         signals = StopSignals(terminate=False)
         results = run_attached(

@@ -32,6 +32,26 @@ def test_a_pipeline_runs_and_tells_how_it_went(
         result["others"]
 
 
+def test_the_environment_that_was_given_is_the_one_that_secrets_come_from(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        """\
+streams:
+  - id: told
+    input: {type: memory, messages: ['{"n": 1}'], codec: json}
+    pipeline:
+      processors: [{type: sql, query: "SELECT length('${secret:TOKEN}') AS size FROM flow"}]
+    output: {type: stdout}
+"""
+    )
+    pipeline = arkflow_ray.load(path, env={"ARKFLOW_SECRET_TOKEN": "four"})
+    assert pipeline.validate() == []
+    pipeline.run(inline=True)
+    assert capfd.readouterr().out == '{"size":4}\n'
+
+
 def test_only_picks_jobs(good_file: Path) -> None:
     pipeline = arkflow_ray.load(good_file)
     assert [j.job for j in pipeline.run(inline=True, only=["silent"]).jobs] == ["silent"]
