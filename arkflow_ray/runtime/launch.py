@@ -72,7 +72,7 @@ def _on_ray(
     on_phase: Callable[[str], None],
 ) -> RunningJobs:
     from arkflow_ray.runtime.coordinator_actor import JobSettings
-    from arkflow_ray.runtime.ray_job import RayJob
+    from arkflow_ray.runtime.ray_job import RayRunner
     from arkflow_ray.runtime.ray_session import open_session
 
     secrets = [_secrets(graph, settings.environment) for graph in graphs]
@@ -83,8 +83,8 @@ def _on_ray(
         running = []
         for graph, values in zip(graphs, secrets, strict=True):
             job_settings = JobSettings(session.num_cpus, THREADS_PER_CHAIN, os.getcwd(), values)
-            handle = RayJob(graph, job_settings, lines)
-            running.append(RunningJob(graph.job, len(graph.chains), handle))
+            runner = RayRunner(job_settings, lines)
+            running.append(RunningJob(graph.job, len(graph.chains), runner.run_job(graph)))
     except BaseException:
         session.close()
         raise

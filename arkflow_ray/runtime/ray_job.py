@@ -13,6 +13,7 @@ from ray.exceptions import RayError
 
 from arkflow_kernel.errors import ActorLostError, SinkError
 from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import LineOutput
@@ -20,6 +21,9 @@ from arkflow_kernel.protocol import JobOutcome, JobStatus, OutcomeKind
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
 
 POLL_S = 0.2
+ANSWER_TIMEOUT_S = 30.0
+"""How long the coordinator may take to answer before it counts as lost."""
+
 FIRST_GENERATION = Generation(1)
 STDOUT_TYPE = "stdout"
 
@@ -33,7 +37,7 @@ class RayJob(KernelHandle):
         self._printers: dict[ChainId, threading.Thread] = {}
         remote: Any = ray.remote(num_cpus=0, max_restarts=0)(CoordinatorActor)
         self._coordinator = remote.remote(graph, FIRST_GENERATION)
-        self._status: JobStatus = ray.get(self._coordinator.status.remote())
+        self._status: JobStatus = self._ask(self._coordinator.status.remote())
         self._run = self._coordinator.run.remote(settings)
 
     def wait(self) -> JobOutcome:
@@ -66,14 +70,29 @@ class RayJob(KernelHandle):
 
     def _poll(self) -> None:
         """Fetch the status, and print for chains that have come up."""
-        self._status = ray.get(self._coordinator.status.remote())
+        self._status = self._ask(self._coordinator.status.remote())
         printing = [c.chain for c in self._graph.chains if _prints(c.sinks)]
         if all(chain in self._printers for chain in printing):
             return
-        actors = ray.get(self._coordinator.chain_actors.remote())
+        actors = self._ask(self._coordinator.chain_actors.remote())
         for chain in printing:
             if chain in actors and chain not in self._printers:
                 self._printers[chain] = _printer(chain, actors[chain], self._lines)
+
+    def _ask(self, answer: Any) -> Any:
+        return ray.get(answer, timeout=ANSWER_TIMEOUT_S)
+
+
+class RayRunner(JobRunner):
+    """Runs jobs on the Ray that this process is connected to."""
+
+    def __init__(self, settings: JobSettings, lines: LineOutput) -> None:
+        self._settings = settings
+        self._lines = lines
+
+    def run_job(self, graph: ExecutionGraph) -> RayJob:
+        """See `JobRunner.run_job`."""
+        return RayJob(graph, self._settings, self._lines)
 
 
 def _prints(sinks: Any) -> bool:
@@ -109,4 +128,4 @@ def _print_lines(actor: Any, output: LineOutput) -> None:
         raise
 
 
-__all__ = ["RayJob"]
+__all__ = ["RayJob", "RayRunner"]
