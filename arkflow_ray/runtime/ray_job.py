@@ -11,7 +11,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from arkflow_kernel.errors import ActorLostError, SinkError
+from arkflow_kernel.errors import ActorLostError, ResourceError, SinkError
 from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
@@ -23,6 +23,9 @@ from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
 POLL_S = 0.2
 ANSWER_TIMEOUT_S = 30.0
 """How long the coordinator may take to answer before it counts as lost."""
+
+START_TIMEOUT_S = 120.0
+"""How long the coordinator's process may take to come up."""
 
 FIRST_GENERATION = Generation(1)
 STDOUT_TYPE = "stdout"
@@ -37,7 +40,7 @@ class RayJob(KernelHandle):
         self._printers: dict[ChainId, threading.Thread] = {}
         remote: Any = ray.remote(num_cpus=0, max_restarts=0)(CoordinatorActor)
         self._coordinator = remote.remote(graph, FIRST_GENERATION)
-        self._status: JobStatus = self._ask(self._coordinator.status.remote())
+        self._status = self._first_status()
         self._run = self._coordinator.run.remote(settings)
 
     def wait(self) -> JobOutcome:
@@ -78,6 +81,17 @@ class RayJob(KernelHandle):
         for chain in printing:
             if chain in actors and chain not in self._printers:
                 self._printers[chain] = _printer(chain, actors[chain], self._lines)
+
+    def _first_status(self) -> JobStatus:
+        try:
+            status: JobStatus = ray.get(self._coordinator.status.remote(), timeout=START_TIMEOUT_S)
+        except RayError as error:
+            first = str(error).strip().splitlines()[0]
+            raise ResourceError(
+                f"the coordinator of job '{self._graph.job}' did not start within "
+                f"{START_TIMEOUT_S:.0f} s: {first}; `ray status` shows what the cluster lacks"
+            ) from error
+        return status
 
     def _ask(self, answer: Any) -> Any:
         return ray.get(answer, timeout=ANSWER_TIMEOUT_S)
