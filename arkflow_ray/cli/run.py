@@ -26,6 +26,7 @@ from arkflow_ray.observability.results import (
 )
 from arkflow_ray.observability.rows import StdoutRows
 from arkflow_ray.observability.screen import Screen
+from arkflow_ray.observability.stray import stray_prints_logged
 from arkflow_ray.pipeline import select_jobs
 from arkflow_ray.runtime.launch import RunSettings, launch
 
@@ -74,7 +75,8 @@ def _run(screen: Screen, options: RunOptions, jobs: "Sequence[CheckedJob]") -> i
     rows = StdoutRows(screen)
     signals = StopSignals()
     try:
-        results = _attached(options, jobs, display, rows, signals)
+        with stray_prints_logged():
+            results = _attached(options, jobs, display, rows, signals)
     except ArkflowError as error:
         display.close()
         code = _launch_code(error)
