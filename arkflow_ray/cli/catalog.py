@@ -1,15 +1,25 @@
 """`components list|show` and `schema`: what there is to write into a configuration."""
 
 import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 from arkflow_ray.cli.exits import ExitCode, say
 from arkflow_ray.components import registry
 from arkflow_ray.components.api import ComponentEntry, ComponentKind
-from arkflow_ray.components.building import unknown_type
+from arkflow_ray.components.building import RATE_KEY, unknown_type
 
 KINDS_LATER: Final = ("buffer", "temporary")
 """Kinds that ArkFlow has and this release has no component of."""
+
+_RATE: Final = {
+    "name": RATE_KEY,
+    "type": "number",
+    "required": False,
+    "default": None,
+    "description": "At most so many rows a second are read; no limit by default.",
+}
+"""A field of every input; the planner takes it, so it is in no input's model."""
 
 
 def list_components(kind: str | None, *, as_json: bool) -> int:
@@ -86,13 +96,16 @@ def _listing(kind: ComponentKind) -> str:
 def _described(entry: ComponentEntry) -> dict[str, Any]:
     model = registry.config_class(entry)
     schema = model.model_json_schema()
+    fields = _fields(schema, schema.get("$defs", {}))
+    if entry.kind is ComponentKind.INPUT:
+        fields.append(_RATE)
     return {
         "kind": entry.kind.value,
         "name": entry.name,
         "summary": entry.summary,
         "description": (model.__doc__ or "").strip(),
         "takes_codec": entry.takes_codec,
-        "fields": _fields(schema, schema.get("$defs", {})),
+        "fields": fields,
         "example": _example(entry.name, schema),
     }
 
@@ -140,16 +153,27 @@ def _type(field: dict[str, Any], definitions: dict[str, Any]) -> str:
 
 def _example(name: str, schema: dict[str, Any]) -> str:
     """The component with what it must have, as YAML."""
-    lines = [f"type: {name}"]
-    for key in schema.get("required", []):
-        field = schema["properties"][key]
-        lines.append(f"{key}: {_placeholder(key, field, schema.get('$defs', {}))}")
-    return "\n".join(lines) + "\n"
+    definitions = schema.get("$defs", {})
+    pairs = [f"{key}: {value}" for key, value in _example_fields(schema, definitions)]
+    return "\n".join([f"type: {name}", *pairs]) + "\n"
+
+
+def _example_fields(
+    schema: dict[str, Any], definitions: dict[str, Any]
+) -> Iterator[tuple[str, str]]:
+    """The fields that are required, and those whose model has an example for them."""
+    for key, field in schema.get("properties", {}).items():
+        if key in schema.get("required", []) or field.get("examples"):
+            yield key, _placeholder(key, field, definitions)
 
 
 def _placeholder(key: str, field: dict[str, Any], definitions: dict[str, Any]) -> str:
     if field.get("examples"):
         return json.dumps(field["examples"][0], ensure_ascii=False)
+    inner = definitions.get(field.get("$ref", "").rpartition("/")[2])
+    if inner is not None:
+        pairs = [f"{name}: {value}" for name, value in _example_fields(inner, definitions)]
+        return "{" + ", ".join(pairs) + "}"
     words = {"string": f'"{key}"', "integer": "1", "number": "1.0", "boolean": "true"}
     kind = _type(field, definitions).partition(" | ")[0]
     if kind.startswith('"'):
@@ -159,12 +183,17 @@ def _placeholder(key: str, field: dict[str, Any], definitions: dict[str, Any]) -
     return words.get(kind, "{}")
 
 
+def _need(field: dict[str, Any]) -> str:
+    if field["required"]:
+        return "required"
+    return "optional" if field["default"] is None else f"default {json.dumps(field['default'])}"
+
+
 def _text(shown: dict[str, Any]) -> str:
     lines = [f"{shown['kind']} {shown['name']}: {shown['summary']}", "", shown["description"], ""]
     lines.append("fields")
     for field in shown["fields"]:
-        default = "required" if field["required"] else f"default {json.dumps(field['default'])}"
-        lines.append(f"  {field['name']}  ({field['type']}; {default})")
+        lines.append(f"  {field['name']}  ({field['type']}; {_need(field)})")
         if field["description"]:
             lines.append(f"      {field['description']}")
     if shown["takes_codec"]:

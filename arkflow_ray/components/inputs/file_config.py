@@ -24,7 +24,12 @@ class FileTypeConfig(ComponentConfig):
         Field(description="json (an object a line) or parquet; avro, arrow and csv come later."),
     ]
     path: Annotated[
-        str, Field(min_length=1, description="A file, a folder or a glob; local or fsspec URL.")
+        str,
+        Field(
+            min_length=1,
+            description="A file, a folder or a glob; local or fsspec URL.",
+            examples=["data/*.jsonl"],
+        ),
     ]
     store: Annotated[
         dict[str, Any] | None, Field(description="ArkFlow's object stores; comes later.")

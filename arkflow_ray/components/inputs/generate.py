@@ -38,8 +38,10 @@ _NS_A_MS: Final = 1_000_000
 class GenerateConfig(ComponentConfig):
     """Input `generate`."""
 
-    context: Annotated[str, Field(description="The text of every row.")]
-    interval: Annotated[str, Field(description="Time between two batches, such as `1s`.")]
+    context: Annotated[str, Field(description="The text of every row.", examples=['{"a": 1}'])]
+    interval: Annotated[
+        str, Field(description="Time between two batches, such as `1s`.", examples=["1s"])
+    ]
     count: Annotated[
         int | None, Field(ge=0, description="Rows in total; without it there is no end.")
     ] = None

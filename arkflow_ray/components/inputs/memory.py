@@ -30,7 +30,11 @@ class MemoryConfig(ComponentConfig):
     """Input `memory`. One row a batch as in ArkFlow, unless `batch_rows` says more."""
 
     messages: Annotated[
-        list[str], Field(description="Payloads, one a row; none: the input ends at once.")
+        list[str],
+        Field(
+            description="Payloads, one a row; none: the input ends at once.",
+            examples=[['{"a": 1}']],
+        ),
     ] = Field(default_factory=list)
     batch_rows: BatchRows = 1
 

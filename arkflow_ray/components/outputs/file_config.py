@@ -88,7 +88,11 @@ class FileOutputConfig(ComponentConfig):
 
     path: Annotated[
         str,
-        Field(min_length=1, description="Folder for the parts: a local path or any fsspec URL."),
+        Field(
+            min_length=1,
+            description="Folder for the parts: a local path or any fsspec URL.",
+            examples=["out"],
+        ),
     ]
     format: Annotated[FileFormat, Field(description="Format of the parts.")]
     roll: Annotated[

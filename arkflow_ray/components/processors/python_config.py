@@ -18,10 +18,15 @@ class PythonConfig(ComponentConfig):
             min_length=1,
             description="Name of the function; it takes a pyarrow.RecordBatch and returns a "
             "RecordBatch, a Table, a list of them, or None.",
+            examples=["first_ten"],
         ),
     ]
     script: Annotated[
-        str | None, Field(description="Python text, run once when the processor starts.")
+        str | None,
+        Field(
+            description="Python text, run once when the processor starts.",
+            examples=["def first_ten(batch):\n    return batch.slice(0, 10)\n"],
+        ),
     ] = None
     module: Annotated[
         str,

@@ -14,7 +14,12 @@ class SqlConfig(ComponentConfig):
     """
 
     query: Annotated[
-        str, Field(min_length=1, description="One read-only DataFusion query, run on each batch.")
+        str,
+        Field(
+            min_length=1,
+            description="One read-only DataFusion query, run on each batch.",
+            examples=["SELECT * FROM flow"],
+        ),
     ]
     table_name: Annotated[
         str, Field(min_length=1, description="Name of the batch's table in the query.")

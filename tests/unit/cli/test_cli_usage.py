@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import arkflow_ray
+from arkflow_kernel.plan import ComponentPlan
+from arkflow_ray.components.api import BuildContext, ComponentEntry, ComponentKind
+from arkflow_ray.components.building import check_component
+from arkflow_ray.components.registry import BUILT_IN
 
 
 def test_the_version_is_that_of_the_distribution(cli: Any) -> None:
@@ -114,6 +119,21 @@ def test_a_component_is_shown_as_json(cli: Any) -> None:
     fields = {field["name"]: field for field in shown["fields"]}
     assert fields["path"]["required"] is True
     assert fields["compression"]["default"] is None
+
+
+@pytest.mark.parametrize("entry", BUILT_IN, ids=lambda e: f"{e.kind.value}-{e.name}")
+def test_the_example_of_every_component_is_valid(cli: Any, entry: ComponentEntry) -> None:
+    shown = json.loads(cli("components", "show", entry.kind.value, entry.name, "--json").out)
+    config = yaml.safe_load(shown["example"])
+    plan = ComponentPlan(config.pop("type"), config)
+    assert check_component(entry.kind, plan, BuildContext("example")) == []
+
+
+def test_the_rate_is_a_field_of_every_input_and_of_nothing_else(cli: Any) -> None:
+    for entry in BUILT_IN:
+        shown = json.loads(cli("components", "show", entry.kind.value, entry.name, "--json").out)
+        listed = "rows_per_second" in [field["name"] for field in shown["fields"]]
+        assert listed is (entry.kind is ComponentKind.INPUT)
 
 
 @pytest.mark.parametrize(
