@@ -5,7 +5,7 @@ those live in the driver's lane, which the machine orders item by item (T1b).
 
     Control ─▶ read ─▶ submit ─▶ publish slices ─▶ write ─▶ settle ─▶ commit
 
-`source_lane` says when to read, `item_queue` keeps the order of the lane, `sink_lane` feeds one
+`read_lane` says when to read, `item_queue` keeps the order of the lane, `write_lane` feeds one
 sink, `commit` knows what is settled. This module moves batches between them, in `_pump`, after
 every event, until nothing more can move.
 
@@ -55,8 +55,8 @@ from arkflow_kernel.protocol import (
     WriteDone,
     deadline,
 )
-from arkflow_kernel.sink_lane import SinkLane
-from arkflow_kernel.source_lane import SourceLane
+from arkflow_kernel.read_lane import ReadLane
+from arkflow_kernel.write_lane import WriteLane
 
 
 class Phase(Enum):
@@ -92,9 +92,9 @@ class ChainTask:
         self._commits = commits
         self._control: ControlState | None = None
         self._phase = Phase.WAITING
-        self._source = SourceLane(plan.source.rows_per_second)
+        self._source = ReadLane(plan.source.rows_per_second)
         self._items = ItemQueue(plan.workers)
-        self._sinks = {sink.output: SinkLane(sink.output) for sink in plan.sinks}
+        self._sinks = {sink.output: WriteLane(sink.output) for sink in plan.sinks}
         self._settlement = SettlementQueue(len(self._sinks))
         self._frontiers: dict[SplitId, CommitFrontier] = {}
         self._restored = {position.split: position for position in restored}

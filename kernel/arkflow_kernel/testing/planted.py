@@ -21,10 +21,10 @@ from arkflow_kernel.protocol import (
     Submit,
     Write,
 )
-from arkflow_kernel.sink_lane import SinkLane
-from arkflow_kernel.source_lane import SourceLane
+from arkflow_kernel.read_lane import ReadLane
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.simulation import Machines
+from arkflow_kernel.write_lane import WriteLane
 
 # --- settlement and frontier -------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ class FinishOvertakesBatches(LaneSchedule):
 # --- sinks -------------------------------------------------------------------------------------
 
 
-class _HastySink(SinkLane):
+class _HastySink(WriteLane):
     def next_request(
         self, token: RequestToken, now_ms: MonotonicMs
     ) -> Write | RollSink | FlushSink | None:
@@ -145,49 +145,49 @@ class _HastySink(SinkLane):
         super().answered(WriteReceipt(self._written, receipt.roll_at_ms))
 
 
-class _FlushlessSink(SinkLane):
+class _FlushlessSink(WriteLane):
     def answered(self, receipt: WriteReceipt) -> None:
         super().answered(receipt)
         if self._flushing:
             self._confirmed = self._given
 
 
-class _RoomySink(SinkLane):
+class _RoomySink(WriteLane):
     @property
     def has_room(self) -> bool:
         return True
 
 
 class _WithSinks(ChainTask):
-    sink_lane: type[SinkLane]
+    write_lane: type[WriteLane]
 
     def __init__(self, plan: ChainPlan, *rest: object, **named: object) -> None:
         super().__init__(plan, *rest, **named)  # type: ignore[arg-type]
-        self._sinks = {sink.output: self.sink_lane(sink.output) for sink in plan.sinks}
+        self._sinks = {sink.output: self.write_lane(sink.output) for sink in plan.sinks}
 
 
 class ConfirmsAtWrite(_WithSinks):
     """A write counts as confirmed once it is ordered, not once the receipt says so."""
 
-    sink_lane = _HastySink
+    write_lane = _HastySink
 
 
 class EndsBeforeTheFlush(_WithSinks):
     """Any answer while flushing counts as the flush's."""
 
-    sink_lane = _FlushlessSink
+    write_lane = _FlushlessSink
 
 
 class IgnoresTheWriteBound(_WithSinks):
     """A slow sink is handed everything."""
 
-    sink_lane = _RoomySink
+    write_lane = _RoomySink
 
 
 # --- source ------------------------------------------------------------------------------------
 
 
-class _GreedySource(SourceLane):
+class _GreedySource(ReadLane):
     def answered(self, result: object, now_ms: MonotonicMs) -> None:
         stopped, self._stopped = self._stopped, False
         super().answered(result, now_ms)  # type: ignore[arg-type]
@@ -197,7 +197,7 @@ class _GreedySource(SourceLane):
         self._stopped = True
 
 
-class _SharedSequences(SourceLane):
+class _SharedSequences(ReadLane):
     def take(self) -> tuple[SourceBatch, Sequence] | None:
         taken = super().take()
         if taken is not None:
@@ -207,24 +207,24 @@ class _SharedSequences(SourceLane):
 
 
 class _WithSource(ChainTask):
-    source_lane: type[SourceLane]
+    read_lane: type[ReadLane]
 
     def __init__(self, plan: ChainPlan, *rest: object, **named: object) -> None:
         super().__init__(plan, *rest, **named)  # type: ignore[arg-type]
         assert plan.source is not None
-        self._source = self.source_lane(plan.source.rows_per_second)
+        self._source = self.read_lane(plan.source.rows_per_second)
 
 
 class KeepsReadAheadAtStop(_WithSource):
     """What was read ahead stays behind when the job stops, and is submitted all the same."""
 
-    source_lane = _GreedySource
+    read_lane = _GreedySource
 
 
 class CountsSplitsTogether(_WithSource):
     """One sequence for all splits of a source."""
 
-    source_lane = _SharedSequences
+    read_lane = _SharedSequences
 
 
 class LosesBatchesWithoutRows(ChainTask):

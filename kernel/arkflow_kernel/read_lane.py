@@ -1,4 +1,4 @@
-"""The reading side of a chain's machine (B3): one read outstanding, one batch read ahead.
+"""The read lane, the reading side of a chain's machine (B3): one read outstanding, one batch read ahead.
 
 A part of `task.py`, without commands of its own: it says whether to read, and keeps what was
 read until the lane takes it. Sequences count the batches of each split that went to the lane; a
@@ -12,7 +12,7 @@ from arkflow_kernel.limits import READ_AHEAD_BATCHES_MAX
 from arkflow_kernel.ports import NothingYet, ReadResult, SourceBatch, SourceEnded
 
 
-class SourceLane:
+class ReadLane:
     """Decides when to read. `rows_per_second` spaces the reads; None: as fast as possible."""
 
     def __init__(self, rows_per_second: float | None = None) -> None:
@@ -98,4 +98,4 @@ class SourceLane:
         self._resume_ms = MonotonicMs(int(self._due_ms))
 
 
-__all__ = ["SourceLane"]
+__all__ = ["ReadLane"]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from arkflow_kernel.ids import MonotonicMs, RequestToken, SplitId
 from arkflow_kernel.ports import NothingYet, SourceBatch, SourceEnded
-from arkflow_kernel.source_lane import SourceLane
+from arkflow_kernel.read_lane import ReadLane
 from arkflow_kernel.testing.components import rows_batch
 
 T = RequestToken(1)
@@ -16,7 +16,7 @@ def _batch(rows: int, split: str = "a") -> SourceBatch:
     return SourceBatch(SplitId(split), rows_batch(split, range(rows)), {"row": rows})
 
 
-def _read(lane: SourceLane, rows: int, now_ms: int) -> None:
+def _read(lane: ReadLane, rows: int, now_ms: int) -> None:
     assert lane.wants_read(MonotonicMs(now_ms))
     lane.reading(T)
     lane.answered(_batch(rows), MonotonicMs(now_ms))
@@ -24,7 +24,7 @@ def _read(lane: SourceLane, rows: int, now_ms: int) -> None:
 
 
 def test_one_read_is_outstanding_and_one_batch_is_ahead() -> None:
-    lane = SourceLane()
+    lane = ReadLane()
     lane.reading(T)
     assert not lane.wants_read(MonotonicMs(0))
     lane.answered(_batch(1), MonotonicMs(0))
@@ -36,7 +36,7 @@ def test_one_read_is_outstanding_and_one_batch_is_ahead() -> None:
 
 
 def test_each_split_has_its_own_sequence() -> None:
-    lane = SourceLane()
+    lane = ReadLane()
     numbers = []
     for split in "abaab":
         lane.reading(T)
@@ -48,7 +48,7 @@ def test_each_split_has_its_own_sequence() -> None:
 
 
 def test_a_pause_delays_the_next_read_until_its_moment() -> None:
-    lane = SourceLane()
+    lane = ReadLane()
     lane.reading(T)
     lane.answered(NothingYet(MonotonicMs(50)), MonotonicMs(10))
     assert lane.deadline_ms() == 50
@@ -57,14 +57,14 @@ def test_a_pause_delays_the_next_read_until_its_moment() -> None:
 
 
 def test_a_stop_forgets_what_was_read_ahead_and_what_still_arrives() -> None:
-    lane = SourceLane()
+    lane = ReadLane()
     _read(lane, 3, 0)
     lane.stop()
     lane.validate()
     assert lane.quiet
     assert lane.take() is None
 
-    lane = SourceLane()
+    lane = ReadLane()
     lane.reading(T)
     lane.stop()
     assert not lane.quiet, "the outstanding read has not answered"
@@ -76,7 +76,7 @@ def test_a_stop_forgets_what_was_read_ahead_and_what_still_arrives() -> None:
 
 
 def test_an_ended_source_is_exhausted_when_its_last_batch_is_taken() -> None:
-    lane = SourceLane()
+    lane = ReadLane()
     _read(lane, 1, 0)
     assert not lane.exhausted
     lane.take()
@@ -89,7 +89,7 @@ def test_an_ended_source_is_exhausted_when_its_last_batch_is_taken() -> None:
 @pytest.mark.parametrize("rate", [1.0, 250.0, 100_000.0])
 @given(sizes=st.lists(st.integers(0, 500), min_size=1, max_size=30))
 def test_pacing_never_reads_more_rows_than_the_rate_allows(rate: float, sizes: list[int]) -> None:
-    lane, now_ms, rows = SourceLane(rate), 0, 0
+    lane, now_ms, rows = ReadLane(rate), 0, 0
     for size in sizes:
         due_ms = lane.deadline_ms()
         now_ms = max(now_ms, 0 if due_ms is None else due_ms)

@@ -8,13 +8,13 @@ from arkflow_kernel.errors import SinkError
 from arkflow_kernel.ids import MonotonicMs, OutputId, RequestToken, Sequence
 from arkflow_kernel.ports import WriteReceipt
 from arkflow_kernel.protocol import FlushSink, RollSink, Write
-from arkflow_kernel.sink_lane import SinkLane
 from arkflow_kernel.testing.components import rows_batch
+from arkflow_kernel.write_lane import WriteLane
 
 BATCH = rows_batch("a", [1])
 
 
-def _next(lane: SinkLane, now_ms: int = 0) -> Write | RollSink | FlushSink | None:
+def _next(lane: WriteLane, now_ms: int = 0) -> Write | RollSink | FlushSink | None:
     return lane.next_request(RequestToken(1), MonotonicMs(now_ms))
 
 
@@ -22,8 +22,8 @@ def _receipt(upto: int, roll_at: int | None = None) -> WriteReceipt:
     return WriteReceipt(Sequence(upto), None if roll_at is None else MonotonicMs(roll_at))
 
 
-def _lane() -> SinkLane:
-    return SinkLane(OutputId("sink"))
+def _lane() -> WriteLane:
+    return WriteLane(OutputId("sink"))
 
 
 def test_one_write_is_outstanding_and_two_are_queued() -> None:

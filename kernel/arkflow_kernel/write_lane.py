@@ -1,4 +1,4 @@
-"""The writing side of a chain's machine: one lane per sink (T1, F2).
+"""The write lane, the writing side of a chain's machine: one per sink (T1, F2).
 
 A part of `task.py`. One request is outstanding per sink and at most two writes are queued behind
 it; a flush passes behind the writes before it. `confirmed_upto` may lag behind what was written.
@@ -22,7 +22,7 @@ class _Queued:
     batch: pa.RecordBatch
 
 
-class SinkLane:
+class WriteLane:
     """What one sink was given and what it confirmed."""
 
     def __init__(self, output: OutputId) -> None:
@@ -114,4 +114,4 @@ class SinkLane:
         assert self._confirmed <= self._written <= self._given
 
 
-__all__ = ["SinkLane"]
+__all__ = ["WriteLane"]
