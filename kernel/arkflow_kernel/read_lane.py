@@ -1,4 +1,4 @@
-"""The read lane, the reading side of a chain's machine (B3): one read outstanding, one batch read ahead.
+"""The read lane, the reading side of a chain's machine (B3): one read at once, one batch ahead.
 
 A part of `task.py`, without commands of its own: it says whether to read, and keeps what was
 read until the lane takes it. Sequences count the batches of each split that went to the lane; a
