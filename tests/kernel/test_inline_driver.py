@@ -1,4 +1,4 @@
-"""Whole jobs on the inline driver, in virtual time."""
+"""Whole jobs on the inline driver, in virtual time (T3, T4, R3)."""
 
 from collections.abc import Callable
 from typing import Any

@@ -207,6 +207,7 @@ def failure() -> str:
 
 
 def source_with_commits() -> str:
+    """A restored frontier is committed with the rest though nothing of its split was read (F6)."""
     restored = (SplitPosition(SplitId("b"), {"row": 40}),)
     chain = Chain(commits=True, restored=restored)
     chain.control()
