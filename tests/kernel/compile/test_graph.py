@@ -231,7 +231,7 @@ def test_resources_of_a_chain_are_those_that_its_operators_share() -> None:
 
 
 def test_modes_of_jobs() -> None:
-    """F0."""
+    """What decides between ack and checkpoint mode (F0)."""
     checkpoint = {"object_store_uri": "file:///x"}
     exactly = [{"operator_id": "out", "output_type": "file", "config": {"exactly_once": True}}]
     assert build_graph(_line()).mode is Mode.ACK
