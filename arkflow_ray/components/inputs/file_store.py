@@ -7,12 +7,15 @@ split names carry no credentials.
 import glob
 import os
 import re
+import stat
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Protocol, cast
 
 from arkflow_kernel.errors import SourceError
 from arkflow_ray.components.paths import is_url, shown
 
 _GLOB = re.compile(r"[*?\[]")
+_ANY_DEPTH = re.compile(r"(?:^|(?<=/))\*\*(?:/+|$)")
 _HIDDEN = (".", "_")
 
 
@@ -56,11 +59,18 @@ class LocalFiles:
         return sorted(names)
 
     def open(self, name: str) -> BinaryIO:
-        """See `FileStore.open`."""
+        """See `FileStore.open`. What is no file is refused: a pipe would block, and has no place
+        to continue at."""
         try:
-            return cast("BinaryIO", open(name, "rb", buffering=0))
+            regular = stat.S_ISREG(os.stat(name).st_mode)
+            if regular:
+                return cast("BinaryIO", open(name, "rb", buffering=0))
         except OSError as error:
             raise self._failure("open", name, error) from error
+        raise SourceError(
+            f"input '{self._operator}': '{name}' is a pipe, a socket or a device; this input needs "
+            "files, which can be read again: write the data to a file first"
+        )
 
     def _found(self) -> list[str]:
         if os.path.isdir(self._path):
@@ -68,7 +78,7 @@ class LocalFiles:
         if os.path.lexists(self._path) or not _GLOB.search(self._path):
             os.stat(self._path)
             return [self._path]
-        return [n for n in glob.glob(self._path, recursive=True) if os.path.isfile(n)]
+        return [name for name in set(_globbed(self._path)) if os.path.isfile(name)]
 
     def _failure(self, doing: str, name: str, error: OSError) -> SourceError:
         return SourceError(
@@ -128,6 +138,19 @@ class RemoteFiles:
             f"input '{self._operator}': cannot {doing} '{shown(url)}': {type(error).__name__}: "
             f"{told}; check the URL, the credentials and that the store answers"
         )
+
+
+def _globbed(pattern: str) -> Iterator[str]:
+    """As `glob.glob`, but `**` follows no links to folders: those that lead back up would multiply
+    files, or never end."""
+    head, *tails = _ANY_DEPTH.split(pattern, maxsplit=1)
+    if not tails:
+        yield from glob.glob(pattern)
+        return
+    for top in glob.glob(head) if head else ["."]:
+        for folder, folders, _ in os.walk(top):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            yield from _globbed(os.path.join(glob.escape(folder), tails[0] or "*"))
 
 
 def _files_below(folder: str) -> list[str]:

@@ -94,6 +94,31 @@ def test_an_empty_folder_is_an_error(tmp_path, lines_of):
         lines_of(tmp_path).open([])
 
 
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path, lines_of, drain):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(SourceError, match=r"/pipe' is a pipe, a socket or a device; this"):
+            drain(lines_of(path))
+
+
+def test_a_link_that_leads_back_up_does_not_multiply_rows(tmp_path, lines_of, drain):
+    folder = tmp_path / "in"
+    (folder / "sub").mkdir(parents=True)
+    write(folder / "sub" / "a.jsonl", '{"n":1}')
+    (folder / "loop").symlink_to(folder)
+    (folder / "sub" / "up").symlink_to("..")
+    for pattern in ("**/*.jsonl", "**", "**/sub/**/*"):
+        assert rows(drain(lines_of(folder / pattern))) == [{"n": 1}]
+
+
+def test_two_stars_find_files_at_any_depth_but_hidden_ones(tmp_path, lines_of, drain):
+    for number, name in enumerate(("a.json", "x/b.json", "x/y[1]/c.json", ".h/d.json", "e.txt")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / name, f'{{"n":{number}}}')
+    assert sorted(r["n"] for r in rows(drain(lines_of(tmp_path / "**" / "*.json")))) == [0, 1, 2]
+    assert rows(drain(lines_of(tmp_path / "**" / "y*" / "*"))) == [{"n": 2}]
+
+
 def test_an_unreadable_file_is_an_error_that_names_it(tmp_path, lines_of, drain, monkeypatch):
     path = write(tmp_path / "a", '{"n":1}')
 
