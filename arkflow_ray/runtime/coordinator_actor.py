@@ -5,7 +5,6 @@ it is an event in the mailbox. The death of a chain actor is seen by its `run` c
 """
 
 import asyncio
-import os
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -76,10 +75,6 @@ class CoordinatorActor:
         self._outcome: JobOutcome | None = None
         self._fault: BaseException | None = None
         self._status = self._machine.status()
-
-    async def handshake(self) -> int:
-        """The process id; the first call (P2)."""
-        return os.getpid()
 
     async def run(self, settings: JobSettings) -> JobOutcome:
         """Deploy the job and run it to its end. One call."""

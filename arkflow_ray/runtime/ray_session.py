@@ -58,6 +58,8 @@ def open_session(address: str | None, on_phase: Callable[[str], None]) -> RaySes
     Raises `ClusterError` if the address cannot be reached, `ResourceError` if Ray cannot start.
     """
     if ray.is_initialized():
+        if address is not None:
+            on_phase(f"this process is connected to a Ray already: '{address}' is not joined")
         return RaySession(started=False, connected=False, num_cpus=CPUS_PER_CHAIN_CLUSTER)
     if address is not None and address != "local":
         return _join(address, on_phase)
