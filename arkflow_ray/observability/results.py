@@ -39,7 +39,8 @@ class JobResult:
     """The end of one job; `duration_s` runs from its deployment to its end.
 
     `rows_written` is per sink what was handed to it: all of it is confirmed if the job finished
-    or was stopped, and perhaps not the last of it if it failed or was cancelled.
+    or was stopped, and perhaps not the last of it if it failed or was cancelled. Figures of a job
+    that lost its process are the last that were reported.
     """
 
     job: str
@@ -119,12 +120,25 @@ def _text(result: JobResult, types: Mapping[str, str]) -> str:
         lines.append(f"  bad      {_rows(result.bad_rows)}")
     if result.skipped_rows:
         lines.append(f"  skipped  {_rows(result.skipped_rows)}")
+    note = _figures_note(result)
+    if note:
+        lines.append(f"  note     {note}")
     if result.error is not None:
         lines.append(f"  error    {_indented(result.error)}")
         hint = advice(result.error)
         if hint:
             lines.append(f"  to do    {hint}")
     return "\n".join(lines) + "\n"
+
+
+def _figures_note(result: JobResult) -> str:
+    """What the figures of a job that was cut short do not say; empty if they say it all."""
+    if isinstance(result.error, ActorLostError):
+        return "the figures are the last that its process reported"
+    cut_short = result.outcome in (OutcomeKind.FAILED.value, OutcomeKind.CANCELLED.value)
+    if cut_short and any(result.rows_written.values()):
+        return "written is what the outputs were given; the last of it may not be confirmed"
+    return ""
 
 
 def _indented(error: ArkflowError) -> str:

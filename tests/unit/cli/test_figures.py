@@ -104,6 +104,24 @@ def test_a_failure_is_told_with_its_notes_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "error", "told"),
+    [
+        (OutcomeKind.FINISHED, None, None),
+        (OutcomeKind.STOPPED, None, None),
+        (OutcomeKind.CANCELLED, None, "given; the last of it may not be confirmed"),
+        (OutcomeKind.FAILED, SinkError("full"), "given; the last of it may not be confirmed"),
+        (OutcomeKind.FAILED, ActorLostError("gone"), "the last that its process reported"),
+    ],
+)
+def test_figures_of_a_job_that_was_cut_short_say_what_they_are(
+    kind: OutcomeKind, error: ArkflowError | None, told: str | None
+) -> None:
+    text = results_text([job_result(FINISHED, JobOutcome(kind, error), 2.0)])
+    assert ("  note " in text) == (told is not None)
+    assert told is None or f"{told}\n" in text
+
+
+@pytest.mark.parametrize(
     ("error", "told"),
     [
         (OperatorTimeoutError("x", 5), ""),
