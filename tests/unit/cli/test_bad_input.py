@@ -127,7 +127,7 @@ def test_a_line_of_200_mb_is_a_bad_row_between_good_ones(cli: Any, tmp_path: Pat
         ("streams: [*later, &later {}]\n", ":1:11: no anchor '&later' is complete above this"),
         (
             "streams:\n  - input: {type: generate, context: x, interval: 1s, count: 010}\n",
-            ":2:61: streams[0].input.count: expected an integer, got text",
+            ":2:62: streams[0].input.count: expected an integer, got text",
         ),
         (
             "streams:\n  - input: {type: memroy}\n",
