@@ -73,9 +73,12 @@ def heard(program: Program, text: str) -> None:
 
 
 def printed(program: Program) -> str:
-    """The next row on stdout."""
+    """The next row on stdout; no byte beyond it is taken, so `communicate` gets all the rest."""
     assert program.stdout is not None
-    return program.stdout.readline()
+    row = b""
+    while not row.endswith(b"\n") and (byte := os.read(program.stdout.fileno(), 1)):
+        row += byte
+    return row.decode()
 
 
 @pytest.mark.parametrize(
