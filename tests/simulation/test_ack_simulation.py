@@ -18,6 +18,10 @@ PLANTED_SEEDS = 50
 KEPT_SEEDS: tuple[int, ...] = ()
 
 
+# Where a bug that few seeds find is found soonest; all the fixed seeds are tried all the same.
+FIND_FIRST = {"FinishOvertakesBatches": 18}
+
+
 def _seeds() -> list[int]:
     one = os.environ.get("ARKFLOW_SEED")
     if one is not None:
@@ -28,9 +32,9 @@ def _seeds() -> list[int]:
 SEEDS = _seeds()
 
 
-def _run_all(machines: Machines) -> None:
-    for seed in range(PLANTED_SEEDS):
-        Simulation(seed, machines).run()
+def _run_all(machines: Machines, first: int) -> None:
+    for n in range(PLANTED_SEEDS):
+        Simulation((first + n) % PLANTED_SEEDS, machines).run()
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +78,7 @@ def test_the_seeds_together_reach_every_situation(reached: Counter[str]) -> None
 @pytest.mark.parametrize("bug", sorted(PLANTED))
 def test_a_planted_bug_is_found_within_the_fixed_seeds(bug: str) -> None:
     with pytest.raises(SimulationError, match=r"ARKFLOW_SEED=\d+"):
-        _run_all(PLANTED[bug])
+        _run_all(PLANTED[bug], FIND_FIRST.get(bug, 0))
 
 
 def test_a_seed_decides_everything() -> None:
