@@ -158,6 +158,8 @@ def _state(job: JobFigures) -> str:
         return f"deploying: {job.ready} of {job.chains} chains are up"
     if job.state is JobState.RUNNING:
         return f"running, {job.chains} of {job.chains} chains are up"
+    if job.state is JobState.STOPPING and job.cause:
+        return f"stopping: {job.cause}"
     return str(job.state.value)
 
 
@@ -173,6 +175,7 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
         "fields": {
             "job": job.job,
             "state": job.state.value,
+            "cause": job.cause,
             "rows_read": job.read,
             "rows_written": dict(job.written),
             "bad_rows": job.bad,

@@ -69,15 +69,4 @@ def parse_duration_ms(text: str) -> int:
     return parse_duration_ns(text) // _MS
 
 
-def parse_duration_us(text: str) -> float:
-    """Microseconds of a duration, with their fraction: `1ns` is 0.001. Raises ValueError."""
-    return parse_duration_ns(text) / _US
-
-
-__all__ = [
-    "DURATION_NS_MAX",
-    "GRAMMAR",
-    "parse_duration_ms",
-    "parse_duration_ns",
-    "parse_duration_us",
-]
+__all__ = ["DURATION_NS_MAX", "GRAMMAR", "parse_duration_ms", "parse_duration_ns"]

@@ -106,11 +106,6 @@ def explain(job: JobSpec, graph: ExecutionGraph) -> Explanation:
     )
 
 
-def as_json(explanation: Explanation) -> str:
-    """The explanation as a JSON object, indented, keys in a fixed order."""
-    return json.dumps(asdict(explanation), indent=2, ensure_ascii=False)
-
-
 def as_text(explanation: Explanation) -> str:
     """The explanation for a terminal of 80 columns."""
     return render(asdict(explanation))
@@ -234,7 +229,6 @@ __all__ = [
     "ExplainedEdge",
     "ExplainedOperator",
     "Explanation",
-    "as_json",
     "as_text",
     "explain",
     "references",

@@ -35,9 +35,6 @@ SETTLEMENT_ENTRIES_MAX: Final = 4_096
 STORY_ENTRIES_MAX: Final = 32
 """Last transitions of a machine that travel in its errors."""
 
-SINGLE_THREAD_WORKERS: Final = 1
-"""Batches of a chain in work at once, unless `thread_num` says more (T2)."""
-
 WORKERS_MAX: Final = 256
 """Upper bound of `thread_num`: each worker is a thread and may hold a batch of 8 MiB."""
 
@@ -76,7 +73,6 @@ __all__ = [
     "REPORT_INTERVAL_MS",
     "ROW_BYTES_MAX",
     "SETTLEMENT_ENTRIES_MAX",
-    "SINGLE_THREAD_WORKERS",
     "SLICE_BYTES_MAX",
     "SLICE_ROWS_MAX",
     "STORY_ENTRIES_MAX",

@@ -4,6 +4,7 @@ import io
 import logging
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,13 @@ def test_phases_and_states_are_logged_once(clock: Clock, said: pytest.LogCapture
         "job orders is running, 3 of 3 chains are up",
         "job orders is finished",
     ]
+
+
+def test_why_a_job_is_stopping_is_logged(clock: Clock, said: pytest.LogCaptureFixture) -> None:
+    job = replace(figures(JobState.STOPPING), cause="a stop was requested")
+    LogDisplay(clock).update([job])
+    assert said.messages == ["job orders is stopping: a stop was requested"]
+    assert said.records[0].fields["cause"] == "a stop was requested"
 
 
 def test_progress_is_logged_every_ten_seconds(clock: Clock, said: pytest.LogCaptureFixture) -> None:
