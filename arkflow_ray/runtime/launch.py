@@ -77,15 +77,17 @@ def _on_ray(
 
     secrets = [_secrets(graph, settings.environment) for graph in graphs]
     session = open_session(settings.address, on_phase)
+    running: list[RunningJob] = []
     try:
         chains = sum(len(graph.chains) for graph in graphs)
         on_phase(f"creating {chains} chain actor{'s' if chains != 1 else ''}")
-        running = []
         for graph, values in zip(graphs, secrets, strict=True):
             job_settings = JobSettings(session.num_cpus, THREADS_PER_CHAIN, os.getcwd(), values)
             runner = RayRunner(job_settings, lines)
             running.append(RunningJob(graph.job, len(graph.chains), runner.run_job(graph)))
     except BaseException:
+        for job in running:
+            job.cancel()  # in a Ray that is not ours, it would go on
         session.close()
         raise
     return RunningJobs(running, session)

@@ -3,13 +3,14 @@
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
 
-from arkflow_kernel.errors import SinkError
+from arkflow_kernel.errors import ResourceError, SinkError
 from arkflow_kernel.ids import ChainId, Generation, JobId, OperatorId, OutputId
 from arkflow_kernel.plan import (
     ChainPlan,
@@ -20,10 +21,12 @@ from arkflow_kernel.plan import (
     SourcePlan,
 )
 from arkflow_kernel.protocol import ControlState, OutcomeKind
-from arkflow_ray.runtime import ray_job
+from arkflow_ray.config.project import CheckedJob
+from arkflow_ray.runtime import ray_job, ray_session
 from arkflow_ray.runtime.chain_actor import ChainActor, Deployment
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
-from arkflow_ray.runtime.lines import Lines
+from arkflow_ray.runtime.launch import RunSettings, launch
+from arkflow_ray.runtime.lines import LineBuffer, Lines
 
 PLAN = ChainPlan(
     ChainId("source-0"),
@@ -67,6 +70,29 @@ def test_a_run_that_is_asked_for_again_tells_the_same_end() -> None:
         asyncio.run(run())
     finally:
         sys.setswitchinterval(interval_s)
+
+
+def test_jobs_that_were_started_before_one_that_cannot_start_are_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+
+    class Runner:
+        def __init__(self, *_: object) -> None: ...
+
+        def run_job(self, graph: ExecutionGraph) -> Any:
+            if graph.job == "second":
+                raise ResourceError("no room")
+            return SimpleNamespace(cancel=lambda: told.append("cancelled"))
+
+    session = SimpleNamespace(num_cpus=1.0, close=lambda: told.append("closed"))
+    monkeypatch.setattr(ray_session, "open_session", lambda *_: session)
+    monkeypatch.setattr(ray_job, "RayRunner", Runner)
+    graphs = [GRAPH, replace(GRAPH, job=JobId("second"))]
+    jobs = [CheckedJob(g.job, "job", "jobs[0]", graph=g) for g in graphs]
+    with pytest.raises(ResourceError, match="no room"):
+        launch(jobs, RunSettings(), LineBuffer(), lambda _: None)
+    assert told == ["cancelled", "closed"]
 
 
 class Lost:
