@@ -68,15 +68,27 @@ def open_session(address: str | None, on_phase: Callable[[str], None]) -> RaySes
 
 def _join(address: str, on_phase: Callable[[str], None]) -> RaySession:
     on_phase(f"joining Ray at {address}")
+    # Its core writes each attempt to stderr by itself.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except _INIT_ERRORS as error:
-        reason = str(error).strip().splitlines()
-        raise ClusterError(
-            f"cannot reach Ray at '{address}': {reason[0] if reason else type(error).__name__}; "
-            "is it running, and does it listen there? `ray status` on the head node tells"
-        ) from error
+        raise ClusterError(f"cannot reach Ray at '{address}': {_refusal(error)}") from error
     return RaySession(started=False, connected=True, num_cpus=CPUS_PER_CHAIN_CLUSTER)
+
+
+def _refusal(error: BaseException) -> str:
+    """Why a Ray could not be joined, and what to do."""
+    if "AuthenticationError" in f"{error} {error.__cause__}":
+        return (
+            "it asks for a token, which Ray does not send to an address that is given; "
+            "RAY_AUTH_MODE=token makes it send the one in ~/.ray/auth_token"
+        )
+    reason = str(error).strip().splitlines()
+    return (
+        f"{reason[0] if reason else type(error).__name__}; is it running, and does it listen "
+        "there? `ray status` on the head node tells"
+    )
 
 
 def _start(on_phase: Callable[[str], None]) -> RaySession:
