@@ -15,6 +15,7 @@ from arkflow_kernel.errors import SourceError
 from arkflow_ray.components.paths import is_url, shown
 
 _GLOB = re.compile(r"[*?\[]")
+_WEB = re.compile(r"https?://")
 _ANY_DEPTH = re.compile(r"(?:^|(?<=/))\*\*(?:/+|$)")
 _HIDDEN = (".", "_")
 
@@ -124,7 +125,8 @@ class RemoteFiles:
         return self._system, path
 
     def _paths(self, system: Any, path: str) -> list[str]:
-        if _GLOB.search(path):
+        # A URL of the web has its query behind the `?`, such as the signature of a signed one.
+        if _GLOB.search(path.partition("?")[0] if _WEB.match(path) else path):
             return [p for p in system.glob(path) if system.isfile(p)]
         if not system.isdir(path):
             system.info(path)

@@ -119,6 +119,16 @@ def test_two_stars_find_files_at_any_depth_but_hidden_ones(tmp_path, lines_of, d
     assert rows(drain(lines_of(tmp_path / "**" / "y*" / "*"))) == [{"n": 2}]
 
 
+def test_the_query_of_a_web_address_is_no_glob(lines_of, drain):
+    pytest.importorskip("aiohttp")
+    with pytest.raises(SourceError) as caught:
+        drain(lines_of("http://user:pw@127.0.0.1:1/a.jsonl?sig=abc"))
+    told = str(caught.value)
+    assert "cannot list 'http://***127.0.0.1:1/a.jsonl?***': ClientConnectorError" in told
+    assert "abc" not in told
+    assert "pw" not in told
+
+
 def test_an_unreadable_file_is_an_error_that_names_it(tmp_path, lines_of, drain, monkeypatch):
     path = write(tmp_path / "a", '{"n":1}')
 
