@@ -68,8 +68,6 @@ def open_session(address: str | None, on_phase: Callable[[str], None]) -> RaySes
 
 def _join(address: str, on_phase: Callable[[str], None]) -> RaySession:
     on_phase(f"joining Ray at {address}")
-    # Its core writes each attempt to stderr by itself.
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except _INIT_ERRORS as error:

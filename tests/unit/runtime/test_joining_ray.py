@@ -28,7 +28,6 @@ def test_the_reason_why_a_ray_is_not_joined_is_told(
         raise ConnectionError("Failed to connect to Ray cluster") from cause
 
     monkeypatch.setattr(ray, "init", refuse)
-    monkeypatch.setenv("RAY_BACKEND_LOG_LEVEL", "error")
     with pytest.raises(ClusterError) as caught:
         open_session(ADDRESS, lambda _: None)
     assert caught.value.message.startswith(f"cannot reach Ray at '{ADDRESS}': {told}")
