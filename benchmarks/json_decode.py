@@ -64,7 +64,7 @@ def read_bare(path: str) -> int:
             cut = chunk.rfind(b"\n") + 1
             block, rest = rest + chunk[:cut], chunk[cut:]
             table = pj.read_json(
-                pa.BufferReader(block),
+                pa.BufferReader(block),  # type: ignore[arg-type]  # the stubs lack it
                 read_options=pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
                 parse_options=pj.ParseOptions(explicit_schema=schema),
             )

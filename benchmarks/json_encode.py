@@ -1,10 +1,10 @@
-"""JSON text from Arrow rows: ours beside DataFusion's and polars' writers, MB per CPU second.
+"""JSON text from Arrow rows: ours beside DataFusion's writer, MB per CPU second.
 
 Run: `python benchmarks/json_encode.py`. Batches are Nexmark-like, 8,192 rows; the best of three
 measurements is printed, because a busy neighbour only ever makes a figure worse.
 """
 
-import io
+import functools
 import tempfile
 import time
 from collections.abc import Callable
@@ -48,17 +48,6 @@ def by_datafusion(folder: Path) -> Callable[[pa.RecordBatch], bytes]:
     return encode
 
 
-def by_polars(batch: pa.RecordBatch) -> bytes:
-    """polars' writer; equal text for these columns only."""
-    import polars
-
-    out = io.BytesIO()
-    frame = polars.from_arrow(batch, rechunk=False)
-    assert isinstance(frame, polars.DataFrame)
-    frame.write_ndjson(out)
-    return out.getvalue()
-
-
 def milliseconds(call: Callable[[], object]) -> float:
     """CPU milliseconds of one call, best of three measurements."""
     call()
@@ -78,13 +67,12 @@ def main() -> None:
             "encode_lines": encode_lines,
             "encode_rows": encode_rows,
             "datafusion": by_datafusion(Path(folder)),
-            "polars": by_polars,
         }
         full = bids()
         for name, batch in (("6", full), ("3", full.select(["auction", "price", "channel"]))):
             size = len(encode_lines(batch))
             for writer, encode in writers.items():
-                cpu = milliseconds(lambda encode=encode, batch=batch: encode(batch))
+                cpu = milliseconds(functools.partial(encode, batch))
                 rate = size / cpu / 1e3
                 print(f"{writer:14} {name} columns: {cpu:6.3f} ms, {rate:5.0f} MB per CPU second")
 

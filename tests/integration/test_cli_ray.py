@@ -114,6 +114,7 @@ def test_a_terminals_ctrl_c_stops_a_run_on_ray_in_order(start: Start) -> None:
 def test_a_reader_that_goes_away_ends_a_run_on_ray_quietly(start: Start) -> None:
     program = start(ENDLESS)
     assert printed(program) == '{"a":1}\n'
+    assert program.stdout is not None
     program.stdout.close()
     assert program.stderr is not None
     err = program.stderr.read()
