@@ -1,10 +1,15 @@
 """The promises of pyproject.toml and the versions that are installed agree."""
 
+import ast
 import re
+import sys
 import tomllib
 from typing import Any
 
 import pytest
+
+OTHER_NAMES = {"yaml", "arro3", "pydantic_core"}
+"""Packages of pyyaml, arro3-io and pydantic."""
 
 
 def _name(requirement: str) -> str:
@@ -44,6 +49,29 @@ def test_the_oldest_promised_versions_are_the_ones_that_are_tested(
 def test_every_direct_dependency_is_pinned(texts: dict[str, str], project: dict[str, Any]) -> None:
     direct = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     assert {_name(line) for line in direct} - _pins(texts["constraints.txt"]).keys() == set()
+
+
+def test_whatever_is_imported_is_declared(
+    trees: dict[str, ast.Module], project: dict[str, Any]
+) -> None:
+    """A library that only one machine happens to have makes a fresh clone fail."""
+    direct = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    declared = {_name(line.replace("[default]", "")).replace("-", "_") for line in direct}
+    known = {*declared, *OTHER_NAMES, *sys.stdlib_module_names, "arkflow_ray", "arkflow_kernel"}
+    undeclared = {
+        f"{file}: {module}"
+        for file, tree in trees.items()
+        for node in ast.walk(tree)
+        for module in _imported(node)
+        if module.split(".")[0] not in known
+    }
+    assert undeclared == set()
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
 
 
 def test_a_pin_is_one_exact_version(texts: dict[str, str]) -> None:
