@@ -23,6 +23,9 @@ FAST_TESTS := $(wildcard tests/unit tests/kernel tests/simulation tests/tidy)
 SLOW_TESTS := $(wildcard tests/conformance tests/integration tests/chaos)
 LOWER_TESTS := $(wildcard tests/unit tests/kernel)
 
+# The fast tests share nothing and start no Ray; a file stays on one process.
+PARALLEL := -n 2 --dist loadfile
+
 define make_venv
 	@if [ -z "$(PYTHON)" ]; then \
 		echo "no usable Python 3.11, 3.12 or 3.13 on PATH (it must run and have 'venv');" \
@@ -55,13 +58,13 @@ lint: $(VENV)/.installed
 	$(BIN)/lint-imports --no-cache
 
 test-fast: $(VENV)/.installed
-	$(BIN)/pytest -q $(FAST_TESTS)
+	$(BIN)/pytest -q $(PARALLEL) $(FAST_TESTS)
 
 test: lint coverage slow lower
 
 # The fast tests, and how much of the kernel they reach: lines and branches together.
 coverage: $(VENV)/.installed
-	$(BIN)/pytest -q --cov=arkflow_kernel --cov-branch --cov-report=term:skip-covered \
+	$(BIN)/pytest -q $(PARALLEL) --cov=arkflow_kernel --cov-branch --cov-report=term:skip-covered \
 		--cov-fail-under=95 $(FAST_TESTS)
 
 slow: $(VENV)/.installed
