@@ -3,6 +3,9 @@
 import json
 import os
 import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,129 +13,38 @@ from hypothesis import strategies as st
 
 from arkflow_kernel.errors import ConfigError, SourceError
 from arkflow_kernel.ids import MonotonicMs
-from arkflow_kernel.ports import NothingYet, SplitPosition
+from arkflow_kernel.ports import NothingYet, SourceBatch, SourceReader, SplitPosition
 from arkflow_ray.components.inputs import file_lines
 
-
-@pytest.fixture
-def lines_of(make):
-    def build(path, **config):
-        return make("file", input_type={"type": "json", "path": str(path)}, **config)
-
-    return build
+Make = Callable[..., SourceReader]
+Drain = Callable[..., list[SourceBatch]]
 
 
-def rows(batches):
+def rows(batches: list[SourceBatch]) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.batch.to_pylist()]
 
 
-def bad(batches):
+def bad(batches: list[SourceBatch]) -> list[dict[str, Any]]:
     return [row for batch in batches if batch.bad for row in batch.bad.to_pylist()]
 
 
-def write(path, *lines, end="\n"):
+def write(path: Path, *lines: str, end: str = "\n") -> Path:
     path.write_bytes(end.join(lines).encode() + end.encode())
     return path
 
 
-def test_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path, lines_of, drain):
-    (tmp_path / "sub").mkdir()
-    write(tmp_path / "b.jsonl", '{"n":2}')
-    write(tmp_path / "a.jsonl", '{"n":1}')
-    write(tmp_path / "sub" / "c.jsonl", '{"n":3}')
-    write(tmp_path / ".part-1.jsonl", '{"n":9}')
-    write(tmp_path / "_SUCCESS", "x")
-    batches = drain(lines_of(tmp_path))
-    assert [r["n"] for r in rows(batches)] == [1, 2, 3]
-    assert [b.split_ended for b in batches] == [True] * 3
-    assert [b.split for b in batches] == sorted(str(p) for p in tmp_path.rglob("[abc].jsonl"))
+def read(reader: SourceReader) -> SourceBatch:
+    result = reader.read(MonotonicMs(0))
+    assert isinstance(result, SourceBatch)
+    return result
 
 
-def test_a_glob_and_a_url_name_files(tmp_path, lines_of, drain):
-    write(tmp_path / "a1.json", '{"n":1}')
-    write(tmp_path / "a2.json", '{"n":2}')
-    write(tmp_path / "b.json", '{"n":3}')
-    assert len(rows(drain(lines_of(tmp_path / "a*.json")))) == 2
-    assert len(rows(drain(lines_of(f"file://{tmp_path}")))) == 3
-
-
-def test_an_fsspec_url_is_read_like_a_local_path(lines_of, drain):
-    fsspec = pytest.importorskip("fsspec")
-    memory = fsspec.filesystem("memory")
-    memory.pipe_file("/in-lines/a.jsonl", b'{"n":1}\n')
-    memory.pipe_file("/in-lines/b.jsonl", b'{"n":2}')
-    try:
-        batches = drain(lines_of("memory://in-lines"))
-        assert [r["n"] for r in rows(batches)] == [1, 2]
-        assert batches[0].split == "memory:///in-lines/a.jsonl"
-        assert len(rows(drain(lines_of("memory://in-lines/*.jsonl")))) == 2
-        assert len(rows(drain(lines_of("memory://in-lines/b.jsonl")))) == 1
-        with pytest.raises(SourceError, match="memory://in-other"):
-            drain(lines_of("memory://in-other"))
-    finally:
-        memory.rm("/in-lines", recursive=True)
-
-
-def test_an_empty_file_does_not_end_the_input(tmp_path, lines_of, drain):
-    (tmp_path / "a").touch()
-    (tmp_path / "b").write_bytes(b"\n\r\n  \n")
-    write(tmp_path / "c", '{"n":1}')
-    batches = drain(lines_of(tmp_path))
-    assert rows(batches) == [{"n": 1}]
-    assert [b.position["offset"] for b in batches] == [0, 6, 8]
-    assert all(b.split_ended for b in batches)
-
-
-@pytest.mark.parametrize("missing", ["nothing.jsonl", "*.none", "no/folder/x.jsonl"])
-def test_a_missing_file_is_an_error_that_names_it(tmp_path, lines_of, missing):
-    with pytest.raises(SourceError, match="source.*" + missing.replace("*", r"\*")):
-        lines_of(tmp_path / missing).open([])
-
-
-def test_an_empty_folder_is_an_error(tmp_path, lines_of):
-    with pytest.raises(SourceError, match="no file"):
-        lines_of(tmp_path).open([])
-
-
-def test_a_pipe_is_refused_instead_of_waited_for(tmp_path, lines_of, drain):
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", tmp_path):
-        with pytest.raises(SourceError, match=r"/pipe' is a pipe, a socket or a device; this"):
-            drain(lines_of(path))
-
-
-def test_a_link_that_leads_back_up_does_not_multiply_rows(tmp_path, lines_of, drain):
-    folder = tmp_path / "in"
-    (folder / "sub").mkdir(parents=True)
-    write(folder / "sub" / "a.jsonl", '{"n":1}')
-    (folder / "loop").symlink_to(folder)
-    (folder / "sub" / "up").symlink_to("..")
-    for pattern in ("**/*.jsonl", "**", "**/sub/**/*"):
-        assert rows(drain(lines_of(folder / pattern))) == [{"n": 1}]
-
-
-def test_two_stars_find_files_at_any_depth_but_hidden_ones(tmp_path, lines_of, drain):
-    for number, name in enumerate(("a.json", "x/b.json", "x/y[1]/c.json", ".h/d.json", "e.txt")):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        write(tmp_path / name, f'{{"n":{number}}}')
-    assert sorted(r["n"] for r in rows(drain(lines_of(tmp_path / "**" / "*.json")))) == [0, 1, 2]
-    assert rows(drain(lines_of(tmp_path / "**" / "y*" / "*"))) == [{"n": 2}]
-
-
-def test_the_query_of_a_web_address_is_no_glob(lines_of, drain):
-    pytest.importorskip("aiohttp")
-    with pytest.raises(SourceError) as caught:
-        drain(lines_of("http://user:pw@127.0.0.1:1/a.jsonl?sig=abc"))
-    told = str(caught.value)
-    assert "cannot list 'http://***127.0.0.1:1/a.jsonl?***': ClientConnectorError" in told
-    assert "abc" not in told
-    assert "pw" not in told
-
-
-def test_an_unreadable_file_is_an_error_that_names_it(tmp_path, lines_of, drain, monkeypatch):
+def test_an_unreadable_file_is_an_error_that_names_it(
+    tmp_path: Path, lines_of: Make, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "a", '{"n":1}')
 
-    def refuse(*_args, **_kw):
+    def refuse(*_args: object, **_kw: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
     reader = lines_of(path)
@@ -141,10 +53,12 @@ def test_an_unreadable_file_is_an_error_that_names_it(tmp_path, lines_of, drain,
         drain(reader)
 
 
-def test_a_read_that_fails_is_an_error_that_names_the_file(tmp_path, lines_of, drain, monkeypatch):
+def test_a_read_that_fails_is_an_error_that_names_the_file(
+    tmp_path: Path, lines_of: Make, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "a", '{"n":1}')
 
-    def fail(_self, _want):
+    def fail(_self: object, _want: int) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(file_lines.LineSplit, "_fill", fail)
@@ -152,7 +66,9 @@ def test_a_read_that_fails_is_an_error_that_names_the_file(tmp_path, lines_of, d
         drain(lines_of(path))
 
 
-def test_bad_lines_do_not_lose_their_neighbours(tmp_path, lines_of, drain):
+def test_bad_lines_do_not_lose_their_neighbours(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = tmp_path / "a"
     path.write_bytes(b'{"n":1}\n{"n":\n{"n":2}\n{"s":"\xff"}\nnull\n{"n":3}{"n":4}\n{"n":5}')
     (batch,) = drain(lines_of(path))
@@ -169,12 +85,16 @@ def test_bad_lines_do_not_lose_their_neighbours(tmp_path, lines_of, drain):
     assert all(b["__meta_error"] for b in bad([batch]))
 
 
-def test_on_error_skip_leaves_bad_lines_out_and_counts_them(tmp_path, lines_of, drain):
+def test_on_error_skip_leaves_bad_lines_out_and_counts_them(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     (batch,) = drain(lines_of(write(tmp_path / "a", '{"n":1}', "x", "y"), on_error="skip"))
     assert (batch.skipped, batch.bad, rows([batch])) == (2, None, [{"n": 1}])
 
 
-def test_a_byte_order_mark_and_a_last_line_without_break_are_read(tmp_path, lines_of, drain):
+def test_a_byte_order_mark_and_a_last_line_without_break_are_read(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = tmp_path / "a"
     path.write_bytes(b'\xef\xbb\xbf{"n":1}\r\n{"n":2}')
     (batch,) = drain(lines_of(path))
@@ -182,7 +102,9 @@ def test_a_byte_order_mark_and_a_last_line_without_break_are_read(tmp_path, line
     assert (batch.position["offset"], batch.bad) == (path.stat().st_size, None)
 
 
-def test_fixed_types_are_columns_and_refuse_other_values(tmp_path, lines_of, drain):
+def test_fixed_types_are_columns_and_refuse_other_values(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = write(tmp_path / "a", '{"n":1,"t":5}', '{"n":1.5}', '{"x":"2024-01-01"}')
     (batch,) = drain(lines_of(path, types={"t": "string", "n": "int", "late": "list<float>"}))
     assert {f.name: str(f.type) for f in batch.batch.schema} == {
@@ -195,8 +117,13 @@ def test_fixed_types_are_columns_and_refuse_other_values(tmp_path, lines_of, dra
 @pytest.mark.parametrize("break_at_end", [True, False])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_line_above_the_limit_is_a_bad_row_and_its_neighbours_are_read(
-    tmp_path, lines_of, drain, monkeypatch, place, break_at_end
-):
+    tmp_path: Path,
+    lines_of: Make,
+    drain: Drain,
+    monkeypatch: pytest.MonkeyPatch,
+    place: int,
+    break_at_end: bool,
+) -> None:
     monkeypatch.setattr(file_lines, "BLOCK_BYTES_FIRST", 4096)
     monkeypatch.setattr(file_lines, "CHUNK_BYTES_MIN", 4096)
     monkeypatch.setattr(file_lines, "SKIP_BYTES_MAX", 8192)
@@ -213,7 +140,9 @@ def test_a_line_above_the_limit_is_a_bad_row_and_its_neighbours_are_read(
     assert [b.split_ended for b in batches] == [False] * (len(batches) - 1) + [True]
 
 
-def test_a_line_just_above_the_limit_in_a_block_is_a_bad_row(tmp_path, lines_of, drain):
+def test_a_line_just_above_the_limit_in_a_block_is_a_bad_row(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = write(tmp_path / "a", '{"n":1}', '{"n":"xxxxxxxxx"}', '{"n":2}')
     batches = drain(lines_of(path, max_row_bytes=16))
     assert [r["n"] for r in rows(batches)] == [1, 2]
@@ -221,7 +150,9 @@ def test_a_line_just_above_the_limit_in_a_block_is_a_bad_row(tmp_path, lines_of,
     assert drain(lines_of(path, max_row_bytes=17))[0].bad is None
 
 
-def test_a_line_of_200_mb_is_skipped_without_being_held(tmp_path, lines_of, drain):
+def test_a_line_of_200_mb_is_skipped_without_being_held(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = tmp_path / "a"
     with path.open("wb") as file:
         file.write(b'{"n":1}\n{"n":"')
@@ -239,21 +170,21 @@ def test_a_line_of_200_mb_is_skipped_without_being_held(tmp_path, lines_of, drai
     assert peak < 32 * 1024 * 1024
 
 
-def test_what_is_appended_before_the_end_is_reached_is_read(tmp_path, lines_of):
+def test_what_is_appended_before_the_end_is_reached_is_read(tmp_path: Path, lines_of: Make) -> None:
     path = write(tmp_path / "a", *['{"n":1}'] * 200_000)
     reader = lines_of(path)
     reader.open([])
     reader.read(MonotonicMs(0))
     with path.open("ab") as file:
         file.write(b'{"n":2}\n')
-    last = None
-    while last is None or not last.split_ended:
-        last = reader.read(MonotonicMs(0))
+    last = read(reader)
+    while not last.split_ended:
+        last = read(reader)
     assert rows([last])[-1] == {"n": 2}
     reader.close()
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path, lines_of):
+def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path, lines_of: Make) -> None:
     path = write(tmp_path / "a", *['{"n":1}'] * 200_000)
     reader = lines_of(path)
     reader.open([])
@@ -264,12 +195,14 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path, lines_of):
     reader.close()
 
 
-def restored(batch):
+def restored(batch: SourceBatch) -> list[SplitPosition]:
     position = json.loads(json.dumps(batch.position, sort_keys=True))
     return [SplitPosition(batch.split, position, ended=batch.split_ended)]
 
 
-def test_a_position_in_a_file_that_is_gone_shorter_or_other_is_refused(tmp_path, lines_of, drain):
+def test_a_position_in_a_file_that_is_gone_shorter_or_other_is_refused(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = write(tmp_path / "a", *['{"n":1}'] * 10)
     (first,) = drain(lines_of(path, batch_rows=5), limit=1)
     write(path, *['{"number":1}'] * 10)
@@ -284,7 +217,9 @@ def test_a_position_in_a_file_that_is_gone_shorter_or_other_is_refused(tmp_path,
         drain(lines_of(tmp_path), restored(first))
 
 
-def test_a_file_that_was_ended_is_not_read_again(tmp_path, lines_of, drain):
+def test_a_file_that_was_ended_is_not_read_again(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = write(tmp_path / "a", '{"n":1}')
     (batch,) = drain(lines_of(path))
     write(tmp_path / "b", '{"n":2}')
@@ -294,8 +229,8 @@ def test_a_file_that_was_ended_is_not_read_again(tmp_path, lines_of, drain):
 
 
 def test_a_batch_that_ends_early_for_an_exact_integer_continues_right_behind(
-    tmp_path, lines_of, drain
-):
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = write(tmp_path / "a", '{"a":9007199254740993}', '{"a":1}', '{"a":2.5}', '{"a":3}')
     first, second = drain(lines_of(path))
     assert rows([first]) == [{"a": 9007199254740993}, {"a": 1}]
@@ -320,8 +255,15 @@ LINES = st.lists(
 )
 @given(LINES, st.sampled_from(["\n", "\r\n"]), st.booleans(), st.integers(1, 7), st.integers(8, 90))
 def test_reading_on_from_any_position_gives_the_same_rows_bad_rows_and_types(
-    tmp_path, lines_of, drain, lines, end, last_break, batch_rows, chunk
-):
+    tmp_path: Path,
+    lines_of: Make,
+    drain: Drain,
+    lines: list[str],
+    end: str,
+    last_break: bool,
+    batch_rows: int,
+    chunk: int,
+) -> None:
     path = tmp_path / "a"
     path.write_bytes((end.join(lines) + (end if last_break else "")).encode())
     with pytest.MonkeyPatch.context() as patch:
@@ -339,12 +281,12 @@ def test_reading_on_from_any_position_gives_the_same_rows_bad_rows_and_types(
             assert rest[-1].position == whole[-1].position
 
 
-def widened(batches):
+def widened(batches: list[SourceBatch]) -> list[dict[str, Any]]:
     """Rows without nulls and numbers as text: what does not depend on where batches are cut."""
     return [{k: as_text(v) for k, v in row.items() if v is not None} for row in rows(batches)]
 
 
-def as_text(value):
+def as_text(value: object) -> Any:
     if isinstance(value, list):
         return [as_text(v) for v in value] if len(value) != 1 else as_text(value[0])
     if isinstance(value, float) and value.is_integer():
@@ -353,8 +295,8 @@ def as_text(value):
 
 
 def test_no_batch_has_more_rows_than_asked_for_and_full_ones_are_the_rule(
-    tmp_path, lines_of, drain
-):
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
     path = write(tmp_path / "a", *[f'{{"n":{i}}}' for i in range(100_000)])
     sizes = [b.batch.num_rows for b in drain(lines_of(path))]
     assert max(sizes) == 8192
@@ -362,7 +304,9 @@ def test_no_batch_has_more_rows_than_asked_for_and_full_ones_are_the_rule(
     assert len(sizes) <= 14
 
 
-def test_reading_returns_nothing_yet_while_a_long_line_is_skipped(tmp_path, lines_of, monkeypatch):
+def test_reading_returns_nothing_yet_while_a_long_line_is_skipped(
+    tmp_path: Path, lines_of: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(file_lines, "SKIP_BYTES_MAX", 1024)
     path = write(tmp_path / "a", "x" * 2_000_000)
     reader = lines_of(path, max_row_bytes=100)
@@ -383,7 +327,9 @@ def test_reading_returns_nothing_yet_while_a_long_line_is_skipped(tmp_path, line
         ({"batch_rows": 0}, "batch_rows"),
     ],
 )
-def test_what_comes_later_or_is_wrong_is_refused_with_a_sentence(make, config, told):
+def test_what_comes_later_or_is_wrong_is_refused_with_a_sentence(
+    make: Make, config: dict[str, Any], told: str
+) -> None:
     with pytest.raises(ConfigError) as error:
         make("file", **{"input_type": {"type": "json", "path": "x"}, **config})
     assert told in str(error.value)

@@ -1,25 +1,32 @@
 """Input `file`, Parquet."""
 
 import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from arkflow_kernel.errors import SourceError
-from arkflow_kernel.ports import SplitPosition
+from arkflow_kernel.ids import SplitId
+from arkflow_kernel.ports import SourceBatch, SourceReader, SplitPosition
+
+Make = Callable[..., SourceReader]
+Drain = Callable[..., list[SourceBatch]]
 
 
 @pytest.fixture
-def parquet_of(make):
-    def build(path, **config):
+def parquet_of(make: Make) -> Make:
+    def build(path: Path, **config: Any) -> SourceReader:
         return make("file", input_type={"type": "parquet", "path": str(path)}, **config)
 
     return build
 
 
 @pytest.fixture
-def table():
+def table() -> pa.Table:
     return pa.table(
         {
             "n": pa.array(range(25), pa.int32()),
@@ -29,7 +36,9 @@ def table():
     )
 
 
-def test_types_are_kept_and_every_position_continues_exactly(tmp_path, parquet_of, drain, table):
+def test_types_are_kept_and_every_position_continues_exactly(
+    tmp_path: Path, parquet_of: Make, drain: Drain, table: pa.Table
+) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(table, path, row_group_size=10)
     whole = drain(parquet_of(path, batch_rows=4))
@@ -47,7 +56,9 @@ def test_types_are_kept_and_every_position_continues_exactly(tmp_path, parquet_o
         )
 
 
-def test_a_file_without_rows_does_not_end_the_input(tmp_path, parquet_of, drain, table):
+def test_a_file_without_rows_does_not_end_the_input(
+    tmp_path: Path, parquet_of: Make, drain: Drain, table: pa.Table
+) -> None:
     pq.write_table(table.slice(0, 0), tmp_path / "a")
     pq.write_table(table, tmp_path / "b")
     batches = drain(parquet_of(tmp_path))
@@ -55,20 +66,26 @@ def test_a_file_without_rows_does_not_end_the_input(tmp_path, parquet_of, drain,
     assert all(b.split_ended for b in batches)
 
 
-def test_what_is_not_parquet_is_an_error_that_names_the_file(tmp_path, parquet_of, drain):
+def test_what_is_not_parquet_is_an_error_that_names_the_file(
+    tmp_path: Path, parquet_of: Make, drain: Drain
+) -> None:
     (tmp_path / "a").write_bytes(b"no parquet here")
     with pytest.raises(SourceError, match=f"cannot read '{tmp_path}/a' as Parquet"):
         drain(parquet_of(tmp_path))
 
 
-def test_a_position_that_the_file_does_not_have_is_refused(tmp_path, parquet_of, drain, table):
+def test_a_position_that_the_file_does_not_have_is_refused(
+    tmp_path: Path, parquet_of: Make, drain: Drain, table: pa.Table
+) -> None:
     pq.write_table(table, tmp_path / "a")
-    place = SplitPosition(str(tmp_path / "a"), {"row_group": 3, "row": 1})
+    place = SplitPosition(SplitId(str(tmp_path / "a")), {"row_group": 3, "row": 1})
     with pytest.raises(SourceError, match="row 1 of row group 3"):
         drain(parquet_of(tmp_path), [place])
 
 
-def test_a_torn_row_group_is_an_error(tmp_path, parquet_of, drain, table):
+def test_a_torn_row_group_is_an_error(
+    tmp_path: Path, parquet_of: Make, drain: Drain, table: pa.Table
+) -> None:
     path = tmp_path / "a"
     pq.write_table(table, path, compression="none")
     data = bytearray(path.read_bytes())
