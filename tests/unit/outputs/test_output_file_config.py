@@ -1,6 +1,8 @@
 """Configuration of output `file`: defaults, sizes, durations, and what is refused with advice."""
 
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -15,7 +17,7 @@ def config(**fields: object) -> FileOutputConfig:
     return FileOutputConfig.model_validate({"path": "out", "format": "json", **fields})
 
 
-def test_defaults_are_128_mib_and_a_minute():
+def test_defaults_are_128_mib_and_a_minute() -> None:
     roll = config().roll
     assert (roll.rows, roll.bytes_max, roll.interval_ms) == (None, 128 * 2**20, 60_000)
 
@@ -24,7 +26,7 @@ def test_defaults_are_128_mib_and_a_minute():
     ("text", "size"),
     [("128MiB", 2**27), ("1 GB", 10**9), ("4096", 4096), ("2kb", 2000), ("1TiB", 2**40)],
 )
-def test_sizes_are_whole_numbers_with_a_unit(text, size):
+def test_sizes_are_whole_numbers_with_a_unit(text: str, size: int) -> None:
     assert parse_size(text) == size
     assert config(roll={"bytes": text}).roll.bytes_max == size
 
@@ -47,24 +49,26 @@ def test_sizes_are_whole_numbers_with_a_unit(text, size):
         ({"path": ""}, "at least 1 character"),
     ],
 )
-def test_a_mistake_is_refused_with_what_to_do(fields, told):
+def test_a_mistake_is_refused_with_what_to_do(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError) as refused:
         config(**fields)
     assert told in str(refused.value)
 
 
-def test_relative_paths_are_those_of_the_loading_process(tmp_path, monkeypatch):
+def test_relative_paths_are_those_of_the_loading_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert config(path="out/x").path == str(tmp_path / "out/x")
     assert config(path="s3://b/x").path == "s3://b/x"
 
 
-def test_a_url_without_a_client_is_refused_when_the_sink_is_built():
+def test_a_url_without_a_client_is_refused_when_the_sink_is_built() -> None:
     with pytest.raises(ConfigError, match="cannot write to `nosuch://`"):
         build(config(path="nosuch://bucket/x"), BuildContext(operator="s"))
 
 
-def test_validating_imports_no_format_and_no_store():
+def test_validating_imports_no_format_and_no_store() -> None:
     import subprocess
 
     code = (

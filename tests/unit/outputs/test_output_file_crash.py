@@ -4,10 +4,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+
+from arkflow_kernel.ids import MonotonicMs, Sequence
+from arkflow_kernel.ports import SinkWriter
+from arkflow_ray.components.outputs.file import FileSink
+
+OpenSink = Callable[..., FileSink]
+Rows = Callable[[Path], list[dict[str, Any]]]
+NOW = MonotonicMs(0)
 
 WRITES = (3, 2, 4, 1, 5)
 
@@ -21,13 +31,13 @@ class Mortal:
 
     CALLS = ("open", "write", "fsync", "link", "rename", "unlink")
 
-    def __init__(self, monkeypatch, calls_left: int):
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, calls_left: int) -> None:
         self.left = calls_left
         for name in self.CALLS:
             monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
 
-    def _counted(self, real):
-        def call(*args, **given):
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **given: Any) -> Any:
             if self.left == 0:
                 raise Died
             self.left -= 1
@@ -40,19 +50,19 @@ def batch(start: int, count: int) -> pa.RecordBatch:
     return pa.record_batch({"n": list(range(start, start + count))})
 
 
-def live(sink, confirmed: list[int], first: int = 1) -> None:
+def live(sink: SinkWriter, confirmed: list[int], first: int = 1) -> None:
     """Write everything from write `first` on; `confirmed` holds the last receipt."""
     for sequence, count in enumerate(WRITES[first - 1 :], start=first):
-        receipt = sink.write(sequence, batch(sum(WRITES[: sequence - 1]), count), 0)
+        receipt = sink.write(Sequence(sequence), batch(sum(WRITES[: sequence - 1]), count), NOW)
         confirmed[0] = receipt.confirmed_upto
-    confirmed[0] = sink.flush(0).confirmed_upto
+    confirmed[0] = sink.flush(NOW).confirmed_upto
 
 
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_dying_before_any_system_call_loses_nothing_that_was_confirmed(
-    tmp_path, open_sink, rows, form, links
-):
+    tmp_path: Path, open_sink: OpenSink, rows: Rows, form: str, links: bool
+) -> None:
     for calls in range(1_000):
         folder = tmp_path / str(calls)
         confirmed = [0]
@@ -78,20 +88,20 @@ def _no_links(*_: object) -> None:
     raise PermissionError(1, "Operation not permitted")
 
 
-def _whole_and_once(found: list[dict], confirmed: int) -> None:
+def _whole_and_once(found: list[dict[str, Any]], confirmed: int) -> None:
     numbers = [row["n"] for row in found]
     assert numbers == list(range(len(numbers)))
     assert len(numbers) >= sum(WRITES[:confirmed])
 
 
-def _replayed(sink, folder: Path, rows, confirmed: int) -> None:
+def _replayed(sink: SinkWriter, folder: Path, rows: Rows, confirmed: int) -> None:
     """The next attempt starts behind the confirmed writes: nothing is missing then."""
     first = confirmed + 1
     start = sum(WRITES[:confirmed])
     for sequence, count in enumerate(WRITES[confirmed:], start=1):
-        sink.write(sequence, batch(start, count), 0)
+        sink.write(Sequence(sequence), batch(start, count), NOW)
         start += count
-    assert sink.flush(0).confirmed_upto == len(WRITES) - first + 1
+    assert sink.flush(NOW).confirmed_upto == len(WRITES) - first + 1
     assert {row["n"] for row in rows(folder)} == set(range(sum(WRITES)))
 
 
@@ -112,7 +122,7 @@ for sequence in range(1, 1_000_000):
 
 
 @pytest.mark.parametrize("receipts", [7, 40, 120])
-def test_kill_9_loses_nothing_that_was_confirmed(tmp_path, rows, receipts):
+def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, rows: Rows, receipts: int) -> None:
     folder = tmp_path / "out"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen(

@@ -6,17 +6,24 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from arkflow_kernel.errors import SinkError
+from arkflow_kernel.ids import MonotonicMs, Sequence
 from arkflow_ray.components.api import BuildContext
-from arkflow_ray.components.outputs import part_folders, part_stream
-from arkflow_ray.components.outputs.file import build
+from arkflow_ray.components.outputs import part_stream
+from arkflow_ray.components.outputs.file import FileSink, build
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
 from arkflow_ray.components.outputs.file_errors import remote_failure
 from arkflow_ray.components.paths import shown
+
+OpenSink = Callable[..., FileSink]
+NOW = MonotonicMs(0)
 
 ROWS = pa.record_batch({"n": [1, 2, 3]})
 FORMATS = ("json", "csv", "parquet", "arrow")
@@ -32,7 +39,7 @@ def opening(path: object, **config: object) -> str:
     return str(failed.value)
 
 
-def test_a_file_where_the_folder_should_be_is_named(tmp_path):
+def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("mine")
     for path in (tmp_path / "taken", tmp_path / "taken" / "below"):
         told = opening(path)
@@ -42,7 +49,7 @@ def test_a_file_where_the_folder_should_be_is_named(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become somebody without permission")
-def test_a_folder_without_permission_is_found_at_opening(tmp_path):
+def test_a_folder_without_permission_is_found_at_opening(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o755)
     for parent in tmp_path.parents[:2]:
         os.chmod(parent, 0o755)
@@ -55,26 +62,33 @@ def test_a_folder_without_permission_is_found_at_opening(tmp_path):
     assert "let user id 65534 write there" in told
 
 
-def test_a_folder_that_vanished_is_told_and_nothing_is_confirmed(tmp_path, open_sink):
+def test_a_folder_that_vanished_is_told_and_nothing_is_confirmed(
+    tmp_path: Path, open_sink: OpenSink
+) -> None:
     sink = open_sink(tmp_path / "out")
-    sink.write(1, ROWS, 0)
+    sink.write(Sequence(1), ROWS, NOW)
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(SinkError, match="the folder is gone; do not delete or move it"):
-        sink.flush(0)
+        sink.flush(NOW)
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_failed_write_removes_the_part_and_ends_the_writer(
-    tmp_path, open_sink, monkeypatch, form
-):
+    tmp_path: Path, open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
     sink = open_sink(tmp_path, format=form)
-    sink.write(1, ROWS, 0)
-    monkeypatch.setattr(part_stream.os, "write", _full)
+    sink.write(Sequence(1), ROWS, NOW)
+    monkeypatch.setattr(os, "write", _full)
     with pytest.raises(SinkError, match=r"No space left on device; .* MiB are free; free space"):
-        sink.flush(0)
+        sink.flush(NOW)
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []
-    for call in (lambda: sink.write(2, ROWS, 0), lambda: sink.roll(0), lambda: sink.flush(0)):
+    calls: list[Callable[[], object]] = [
+        lambda: sink.write(Sequence(2), ROWS, NOW),
+        lambda: sink.roll(NOW),
+        lambda: sink.flush(NOW),
+    ]
+    for call in calls:
         with pytest.raises(SinkError, match="failed before"):
             call()
 
@@ -84,22 +98,26 @@ def _full(*_: object) -> int:
 
 
 @pytest.mark.parametrize("call", ["fsync", "link"])
-def test_a_failed_publication_confirms_nothing(tmp_path, open_sink, monkeypatch, call):
+def test_a_failed_publication_confirms_nothing(
+    tmp_path: Path, open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     sink = open_sink(tmp_path)
-    sink.write(1, ROWS, 0)
+    sink.write(Sequence(1), ROWS, NOW)
 
     def fail(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(part_folders.os, call, fail)
+    monkeypatch.setattr(os, call, fail)
     with pytest.raises(SinkError, match=r"cannot publish a part .*Input/output error; check"):
-        sink.flush(0)
+        sink.flush(NOW)
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_device_that_takes_no_byte_fails_the_write(tmp_path, open_sink, monkeypatch, form):
+def test_a_device_that_takes_no_byte_fails_the_write(
+    tmp_path: Path, open_sink: OpenSink, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
     sink = open_sink(tmp_path, format=form, roll={"rows": 3})
     begin = sink._folder.begin
 
@@ -111,7 +129,7 @@ def test_a_device_that_takes_no_byte_fails_the_write(tmp_path, open_sink, monkey
 
     monkeypatch.setattr(sink._folder, "begin", begin_on_a_full_device)
     with pytest.raises(SinkError, match="No space left on device"):
-        sink.write(1, ROWS, 0)
+        sink.write(Sequence(1), ROWS, NOW)
     assert os.listdir(tmp_path) == []
 
 
@@ -143,7 +161,7 @@ print(confirmed, len(names), any(name.startswith(".") for name in names))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root to mount a tiny file system")
 @pytest.mark.parametrize("form", ["json", "parquet"])
-def test_a_full_disk_is_told_and_leaves_only_whole_parts(tmp_path, form):
+def test_a_full_disk_is_told_and_leaves_only_whole_parts(tmp_path: Path, form: str) -> None:
     program = tmp_path / "program.py"
     program.write_text(textwrap.dedent(ON_A_TINY_DISK))
     disk = tmp_path / "disk"
@@ -174,33 +192,35 @@ def test_a_full_disk_is_told_and_leaves_only_whole_parts(tmp_path, form):
         ("parquet", pa.array([(1, 2, 3)], pa.month_day_nano_interval())),
     ],
 )
-def test_a_column_that_the_format_cannot_hold_is_named(tmp_path, open_sink, form, column):
+def test_a_column_that_the_format_cannot_hold_is_named(
+    tmp_path: Path, open_sink: OpenSink, form: str, column: "pa.Array[Any]"
+) -> None:
     sink = open_sink(tmp_path, format=form)
     bad = pa.record_batch([pa.array([1]), column], ["fine", "tags"])
     with pytest.raises(SinkError) as failed:  # noqa: PT012 - formats see it at either step
-        sink.write(1, bad, 0)
-        sink.flush(0)
+        sink.write(Sequence(1), bad, NOW)
+        sink.flush(NOW)
     assert f"format `{form}` cannot hold column `tags` ({column.type})" in str(failed.value)
     assert f"'{tmp_path}'" in str(failed.value)
     sink.close()
     assert os.listdir(tmp_path) == []
 
 
-def test_text_in_csv_that_is_not_utf8_is_a_sink_error(tmp_path, open_sink):
+def test_text_in_csv_that_is_not_utf8_is_a_sink_error(tmp_path: Path, open_sink: OpenSink) -> None:
     sink = open_sink(tmp_path, format="csv")
     with pytest.raises(SinkError, match="Invalid UTF8"):
-        sink.write(1, pa.record_batch([pa.array([b"\xff"], pa.binary())], ["b"]), 0)
+        sink.write(Sequence(1), pa.record_batch([pa.array([b"\xff"], pa.binary())], ["b"]), NOW)
 
 
-def test_a_column_that_json_cannot_hold_is_told(tmp_path, open_sink):
+def test_a_column_that_json_cannot_hold_is_told(tmp_path: Path, open_sink: OpenSink) -> None:
     sink = open_sink(tmp_path)
     column = pa.array([[(1, "x")]], pa.map_(pa.int64(), pa.string()))
     with pytest.raises(SinkError, match=r"output 'sink'.*JSON"):
-        sink.write(1, pa.record_batch([column], ["m"]), 0)
+        sink.write(Sequence(1), pa.record_batch([column], ["m"]), NOW)
     assert os.listdir(tmp_path) == []
 
 
-def test_messages_never_hold_credentials():
+def test_messages_never_hold_credentials() -> None:
     url = "s3://key:hunter2@bucket/x?token=hunter3&part=hunter4"
     assert "hunter" not in shown(url)
     told = str(remote_failure("sink", url, "upload", OSError(f"403 for {url}")))

@@ -1,17 +1,23 @@
 """Output `file`, any sequence of writes and rolls: every row is in one part, confirmed in time."""
 
 import tempfile
+from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from arkflow_kernel.ids import MonotonicMs, Sequence
 from arkflow_ray.components.api import BuildContext
 from arkflow_ray.components.outputs.file import build
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
+
+Parts = Callable[[Path], list[Path]]
+Rows = Callable[[Path], list[dict[str, Any]]]
 
 STEPS = st.lists(
     st.one_of(
@@ -46,8 +52,8 @@ def batch(start: int, count: int, wide: bool) -> pa.RecordBatch:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_published_rows_are_the_written_ones_in_order_and_confirmed_exactly_then(
-    parts, rows, form, steps, roll
-):
+    parts: Parts, rows: Rows, form: str, steps: list[tuple[str, int, bool]], roll: dict[str, Any]
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         config = {"path": name, "format": form, "roll": roll}
@@ -58,12 +64,14 @@ def test_published_rows_are_the_written_ones_in_order_and_confirmed_exactly_then
             if verb == "write":
                 counts.append(number)
                 start = sum(counts[:-1])
-                receipt = sink.write(len(counts) - 1, batch(start, number, wide), now)
+                receipt = sink.write(
+                    Sequence(len(counts) - 1), batch(start, number, wide), MonotonicMs(now)
+                )
             elif verb == "roll":
                 now += number
-                receipt = sink.roll(now)
+                receipt = sink.roll(MonotonicMs(now))
             else:
-                receipt = sink.flush(now)
+                receipt = sink.flush(MonotonicMs(now))
             assert receipt.confirmed_upto >= confirmed
             confirmed = receipt.confirmed_upto
             seen = [row["n"] for row in rows(folder)]
@@ -79,7 +87,7 @@ def test_published_rows_are_the_written_ones_in_order_and_confirmed_exactly_then
         sink.close()
 
 
-def rows_of(rows, part: Path) -> list[dict]:
+def rows_of(rows: Rows, part: Path) -> list[dict[str, Any]]:
     """Rows of one part, which a folder of its own makes readable."""
     with tempfile.TemporaryDirectory() as name:
         Path(name, part.name).hardlink_to(part)
