@@ -181,6 +181,7 @@ class AttachedRun:
     def _cancel(self, note: str) -> None:
         if not self._cancelling:
             self._stopping = self._cancelling = True
+            self._rows.give_up()
             self._display.note(note)
             self._jobs.cancel()
 
@@ -201,7 +202,7 @@ class AttachedRun:
         found = []
         for last, running in zip(self._look(), self._jobs.jobs.values(), strict=True):
             outcome = outcomes[running.job]
-            if self._rows.closed and self._rows.caused(outcome.error):
+            if (self._rows.closed or self._cancelling) and self._rows.caused(outcome.error):
                 outcome = JobOutcome(OutcomeKind.CANCELLED)
             found.append(job_result(last, outcome, self._duration_s(running)))
         return found

@@ -1,6 +1,8 @@
 """Where the rows of `stdout` sinks end: the stdout of the program that started the job (P9)."""
 
 import os
+import select
+import stat
 import sys
 import threading
 from typing import Any, BinaryIO, Final
@@ -11,6 +13,9 @@ from arkflow_ray.observability.screen import Screen
 _STDOUT: Final = "stdout:"
 """Stands in every message about the way of rows to us, near or far."""
 
+READER_CHECK_MS: Final = 100
+"""How often a wait for a slow reader looks whether it shall go on."""
+
 STDOUT_CLOSED: Final = f"{_STDOUT} nobody reads it any more"
 
 
@@ -19,11 +24,14 @@ class StdoutRows:
 
     `closed` is true as soon as a reader such as `head` has gone away; then every `put` raises
     `SinkError`, and the interpreter's own last flush has nothing left to fail on. Thread-safe.
+    A reader that is there and does not read is waited for, until `give_up`.
     """
 
     def __init__(self, screen: Screen | None = None) -> None:
         self.closed = False
+        self.given_up = False
         self._stream: Any = sys.stdout
+        self._pipe = _pipe(self._stream)
         self._screen = screen
         self._lock = threading.Lock()
 
@@ -36,10 +44,10 @@ class StdoutRows:
         with self._lock:
             try:
                 if self._screen is None:
-                    _write(self._stream, lines)
+                    self._write(lines)
                 else:
                     with self._screen.writing_rows(lines):
-                        _write(self._stream, lines)
+                        self._write(lines)
             except BrokenPipeError:
                 self.closed = True
                 _discard(self._stream)
@@ -48,20 +56,48 @@ class StdoutRows:
                 _discard(self._stream)
                 raise SinkError(f"stdout: cannot be written: {error.strerror}") from None
 
+    def give_up(self) -> None:
+        """From now on a `put` that would wait for a reader raises `SinkError`."""
+        self.given_up = True
+
     def caused(self, error: ArkflowError | None) -> bool:
         """Whether a job's error is only that its rows had nowhere to go."""
         return isinstance(error, SinkError) and _STDOUT in error.message
 
+    def _write(self, lines: bytes) -> None:
+        if self._pipe is not None:
+            self._write_to_pipe(self._pipe, lines)
+            return
+        raw: BinaryIO | None = getattr(self._stream, "buffer", None)
+        if raw is None:
+            # A notebook's stdout takes text only.
+            self._stream.write(lines.decode("utf-8", "replace"))
+            self._stream.flush()
+            return
+        raw.write(lines)
+        raw.flush()
 
-def _write(stream: Any, lines: bytes) -> None:
-    raw: BinaryIO | None = getattr(stream, "buffer", None)
-    if raw is None:
-        # A notebook's stdout takes text only.
-        stream.write(lines.decode("utf-8", "replace"))
-        stream.flush()
-        return
-    raw.write(lines)
-    raw.flush()
+    def _write_to_pipe(self, pipe: int, lines: bytes) -> None:
+        """In pieces for which a pipe that is ready has room, so that no write blocks."""
+        # What the program that embeds us has printed before comes first.
+        self._stream.flush()
+        ready = select.poll()
+        ready.register(pipe, select.POLLOUT)
+        rest = memoryview(lines)
+        while rest:
+            while not ready.poll(READER_CHECK_MS):
+                if self.given_up:
+                    raise SinkError(f"{_STDOUT} its reader does not read, and the run is cancelled")
+            rest = rest[os.write(pipe, rest[: select.PIPE_BUF]) :]
+
+
+def _pipe(stream: Any) -> int | None:
+    """The descriptor of a stream that is a pipe; None for a file, a terminal, a notebook."""
+    try:
+        descriptor: int = stream.fileno()
+        return descriptor if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else None
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 def _discard(stream: Any) -> None:

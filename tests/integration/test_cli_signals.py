@@ -1,9 +1,13 @@
 """Signals and a closed stdout, against the program itself, without Ray."""
 
+import array
+import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -72,6 +76,15 @@ def heard(program: Program, text: str) -> None:
     pytest.fail(f"the program ended without saying: {text}")
 
 
+def until_full(pipe: int) -> None:
+    """Return when a pipe takes nothing more."""
+    room = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+    held = array.array("i", [0])
+    while held[0] < room:
+        fcntl.ioctl(pipe, termios.FIONREAD, held)
+        select.select([], [], [], 0.01)
+
+
 def printed(program: Program) -> str:
     """The next row on stdout; no byte beyond it is taken, so `communicate` gets all the rest."""
     assert program.stdout is not None
@@ -110,6 +123,19 @@ def test_a_second_ctrl_c_cancels(start: Start, tmp_path: Path) -> None:
     assert program.returncode == 130
     assert "hangs: cancelled after " in err
     assert "Traceback" not in err
+
+
+def test_a_second_ctrl_c_cancels_although_nobody_reads_the_rows(start: Start) -> None:
+    program = start(ENDLESS.replace("10ms", "0s"))
+    heard(program, "endless is running")
+    # The pipe holds some thousand rows; this test reads none.
+    assert program.stdout is not None
+    until_full(program.stdout.fileno())
+    program.send_signal(signal.SIGINT)
+    heard(program, STOPPING_NOTE)
+    program.send_signal(signal.SIGINT)
+    heard(program, "endless: cancelled after ")
+    assert program.wait() == 130
 
 
 def test_a_ctrl_c_after_sigterm_cancels(start: Start, tmp_path: Path) -> None:

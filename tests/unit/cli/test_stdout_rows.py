@@ -1,8 +1,14 @@
 """Rows on the program's stdout: pipes, notebooks, readers that go away."""
 
+import array
+import fcntl
 import io
 import os
 import sys
+import termios
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -47,6 +53,75 @@ def test_a_full_disk_behind_stdout_is_an_error_with_its_reason(
         with pytest.raises(SinkError, match="cannot be written: No space left on device"):
             rows.put(b"a\n")
         assert not rows.closed
+
+
+@contextmanager
+def piped(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """stdout is a pipe; its reading end, for the test."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        yield reader
+    os.close(reader)
+
+
+def test_a_slow_reader_gets_every_byte_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    with piped(monkeypatch) as pipe:
+        rows = b"".join(b'{"n":%d}\n' % n for n in range(50_000))
+        got = bytearray()
+
+        def read() -> None:
+            while len(got) < len(rows) + 6:
+                got.extend(os.read(pipe, 1_000))
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        print("mine", end=" ")
+        StdoutRows().put(rows)
+        StdoutRows().put(b"\n")
+        reader.join(10)
+        assert bytes(got) == b"mine " + rows + b"\n"
+
+
+def test_a_reader_that_does_not_read_is_waited_for_until_the_run_gives_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with piped(monkeypatch) as pipe:
+        rows = StdoutRows()
+        told: list[str] = []
+
+        def fill() -> None:
+            with pytest.raises(SinkError) as caught:
+                rows.put(b"x\n" * 1_000_000)
+            assert rows.caused(caught.value)
+            told.append(caught.value.message)
+
+        writer = threading.Thread(target=fill, daemon=True)
+        writer.start()
+        until_full(pipe)
+        assert writer.is_alive()
+        rows.give_up()
+        writer.join(10)
+        assert told == ["stdout: its reader does not read, and the run is cancelled"]
+        assert not rows.closed
+
+
+def until_full(pipe: int) -> None:
+    """Return when what waits in the pipe has stopped to grow."""
+    room = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
+    held = array.array("i", [0])
+    while held[0] < room:
+        fcntl.ioctl(pipe, termios.FIONREAD, held)
+
+
+def test_giving_up_does_not_keep_rows_from_a_reader_that_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with piped(monkeypatch) as pipe:
+        rows = StdoutRows()
+        rows.give_up()
+        rows.put(b"a\n")
+        assert os.read(pipe, 10) == b"a\n"
 
 
 def test_only_an_error_of_stdout_is_its_own() -> None:
