@@ -2,9 +2,14 @@
 
 import errno
 import os
+from typing import Final
 
 from arkflow_kernel.errors import SinkError
 from arkflow_ray.components.paths import shown
+
+
+CREATE_FOLDER: Final = "create the folder"
+"""What is done first: here a missing name is no folder that went away."""
 
 
 def os_failure(operator: str, folder: str, doing: str, error: OSError) -> SinkError:
@@ -12,7 +17,7 @@ def os_failure(operator: str, folder: str, doing: str, error: OSError) -> SinkEr
     reason = error.strerror or str(error)
     return SinkError(
         f"output '{operator}': cannot {doing} in '{shown(folder)}': {reason}; "
-        f"{_advice(folder, error)}"
+        f"{_advice(folder, doing, error)}"
     )
 
 
@@ -25,7 +30,7 @@ def remote_failure(operator: str, url: str, doing: str, error: Exception) -> Sin
     )
 
 
-def _advice(folder: str, error: OSError) -> str:
+def _advice(folder: str, doing: str, error: OSError) -> str:
     code = error.errno
     if code in (errno.ENOSPC, errno.EDQUOT):
         return f"{_free(folder)}; free space, or set another `path`"
@@ -35,6 +40,8 @@ def _advice(folder: str, error: OSError) -> str:
         return "the file system is read-only; set another `path`"
     if code in (errno.ENOTDIR, errno.EEXIST):
         return "`path` must name a folder, but a file stands there; set another `path` or move it"
+    if code == errno.ENOENT and doing == CREATE_FOLDER:
+        return "no folder can be made there; set another `path`"
     if code == errno.ENOENT:
         return "the folder is gone; do not delete or move it while the job runs, then start again"
     return "check the disk, or set another `path`"
@@ -49,4 +56,4 @@ def _free(folder: str) -> str:
     return f"{free / 2**20:.1f} MiB of {size / 2**20:.1f} MiB are free"
 
 
-__all__ = ["os_failure", "remote_failure"]
+__all__ = ["CREATE_FOLDER", "os_failure", "remote_failure"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from arkflow_kernel.errors import SinkError
-from arkflow_ray.components.outputs.file_errors import os_failure
+from arkflow_ray.components.outputs.file_errors import CREATE_FOLDER, os_failure
 from arkflow_ray.components.outputs.part_stream import PartStream
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
@@ -77,7 +77,7 @@ class LocalFolder:
         try:
             _make_folders(Path(self._path))
         except OSError as error:
-            raise self.failure("create the folder", error) from error
+            raise self.failure(CREATE_FOLDER, error) from error
         self.begin()
         self.discard()
         try:

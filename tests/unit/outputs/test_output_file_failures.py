@@ -48,6 +48,12 @@ def test_a_file_where_the_folder_should_be_is_named(tmp_path: Path) -> None:
     assert (tmp_path / "taken").read_text() == "mine"
 
 
+def test_a_place_where_no_folder_can_be_made_is_not_called_gone() -> None:
+    told = opening("/proc/absent/out")
+    assert "cannot create the folder in '/proc/absent/out': No such file" in told
+    assert told.endswith("; no folder can be made there; set another `path`")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root to become somebody without permission")
 def test_a_folder_without_permission_is_found_at_opening(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o755)
