@@ -2,6 +2,8 @@
 
 import json
 import math
+from collections.abc import Iterator
+from typing import Any, NoReturn, cast
 
 import pyarrow as pa
 import pytest
@@ -11,6 +13,9 @@ from hypothesis import strategies as st
 from arkflow_ray.components.codecs import json_block
 from arkflow_ray.components.codecs.json_block import JsonDecoder
 from arkflow_ray.components.codecs.json_texts import Lines, Payloads
+
+Kind = Any
+"""A type: `"int"` and other words, `("list", Kind)`, `("struct", {name: Kind})`."""
 
 NAMES = ["a", "b", "c", "ä", ""]
 TOKENS = [
@@ -25,7 +30,7 @@ TOKENS = [
 scalars = st.sampled_from(TOKENS)
 
 
-def objects(values):
+def objects(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     pairs = st.lists(st.tuples(st.sampled_from(NAMES), values), max_size=4)
     return st.builds(
         lambda items, gap: "{" + ",".join(f'"{n}"{gap}:{gap}{v}' for n, v in items) + "}",
@@ -64,13 +69,13 @@ class RefusedError(Exception):
     pass
 
 
-def ref_parse(raw):
-    def pairs(items):
+def ref_parse(raw: bytes) -> dict[str, Any]:
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({n for n, _ in items}) != len(items):
             raise RefusedError
         return dict(items)
 
-    def refuse(_):
+    def refuse(_: str) -> NoReturn:
         raise RefusedError
 
     try:
@@ -89,12 +94,12 @@ def ref_parse(raw):
     return row
 
 
-def ref_kind(value):
+def ref_kind(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
         return "string"
-    kind, text = value
+    kind, text = cast("tuple[str, str]", value)
     if kind == "int" and not -(2**63) <= int(text) < 2**63:
         raise RefusedError
     if kind == "float" and math.isinf(float(text)):
@@ -102,8 +107,7 @@ def ref_kind(value):
     return kind
 
 
-def ref_widen(known, value):
-    """Types: "null" and other words, ("list", type), ("struct", {name: type})."""
+def ref_widen(known: Kind, value: Any) -> Kind:
     if value is None:
         return known
     if isinstance(value, dict):
@@ -132,7 +136,7 @@ def ref_widen(known, value):
     return "float" if {known, kind} == {"int", "float"} else "string"
 
 
-def ref_value(kind, value):
+def ref_value(kind: Kind, value: Any) -> Any:
     if value is None:
         return None
     if kind[0] == "struct":
@@ -152,20 +156,20 @@ def ref_value(kind, value):
     return text
 
 
-def ref_admit(root, raw):
+def ref_admit(root: Kind, raw: bytes) -> tuple[Kind, dict[str, Any]]:
     row = ref_parse(raw)
     widened = ref_widen(root, row)
     ref_value(widened, row)
     return widened, row
 
 
-def ref_form(kind):
+def ref_form(kind: Kind) -> Any:
     if kind[0] == "struct":
         return ["struct", [[n, ref_form(t)] for n, t in kind[1].items()]]
     return ["list", ref_form(kind[1])] if kind[0] == "list" else kind
 
 
-def cut(items, sizes):
+def cut(items: list[bytes], sizes: list[int]) -> Iterator[list[bytes]]:
     at = 0
     for size in sizes:
         yield items[at : at + size]
@@ -173,7 +177,7 @@ def cut(items, sizes):
     yield items[at:]
 
 
-def same(got, expected):
+def same(got: object, expected: object) -> bool:
     return repr(got) == repr(expected)
 
 
@@ -186,12 +190,12 @@ def same(got, expected):
     st.booleans(),
 )
 def test_any_cut_of_lines_gives_the_rows_and_bad_rows_of_a_row_by_row_decode(
-    lines, sizes, piece, end, last_break
-):
+    lines: list[bytes], sizes: list[int], piece: int, end: bytes, last_break: bool
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_block, "PIECE_TEXTS", piece)
         decoder = JsonDecoder()
-        root = ("struct", {})
+        root: Kind = ("struct", {})
         for block_lines in cut(lines, sizes):
             block = end.join(block_lines) + (end if last_break else b"")
             texts = Lines(block)
@@ -219,13 +223,15 @@ def test_any_cut_of_lines_gives_the_rows_and_bad_rows_of_a_row_by_row_decode(
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(raw_line, max_size=25), st.sampled_from([1, 64]))
-def test_payloads_of_one_object_decode_as_lines_do_and_late_inexact_integers_are_bad(raws, piece):
+def test_payloads_of_one_object_decode_as_lines_do_and_late_inexact_integers_are_bad(
+    raws: list[bytes], piece: int
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_block, "PIECE_TEXTS", piece)
         raws = [r for r in raws if not r.startswith((b'{"a":1}{', b'{"a":1}null{'))]
         decoder = JsonDecoder()
         decoded = decoder.decode_all(Payloads(pa.array(raws, pa.binary())))
-    root = ("struct", {})
+    root: Kind = ("struct", {})
     rows, bad = [], []
     for i, raw in enumerate(raws):
         if not raw.strip(b" \t\r"):
@@ -265,7 +271,9 @@ BESIDE = [
 
 
 @pytest.mark.parametrize("odd", [*BESIDE, *(place % token for place in PLACES for token in TOKENS)])
-def test_one_odd_line_among_many_known_ones_is_read_as_by_the_row_by_row_decode(monkeypatch, odd):
+def test_one_odd_line_among_many_known_ones_is_read_as_by_the_row_by_row_decode(
+    monkeypatch: pytest.MonkeyPatch, odd: str
+) -> None:
     monkeypatch.setattr(json_block, "PIECE_TEXTS", 1)
     decoder = JsonDecoder()
     decoder.decode(Lines(BASE.encode()))
@@ -284,7 +292,7 @@ def test_one_odd_line_among_many_known_ones_is_read_as_by_the_row_by_row_decode(
     assert decoder.form() == ref_form(root)[1]
 
 
-def test_a_batch_ends_before_the_text_that_would_round_an_integer_not_at_an_earlier_turn():
+def test_a_batch_ends_before_the_text_that_would_round_an_integer_not_at_an_earlier_turn() -> None:
     decoder = JsonDecoder()
     decoder.decode(Lines(b'{"a":1,"b":1}'))
     texts = Lines(b'{"b":1.5}\n{"a":9007199254740993}\n{"a":2}\n{"a":2.5}\n{"a":3}')
@@ -295,7 +303,7 @@ def test_a_batch_ends_before_the_text_that_would_round_an_integer_not_at_an_earl
     assert second.batch.column("a").to_pylist() == [2.5, 3.0]
 
 
-def test_payloads_between_others_and_over_lines_keep_their_values():
+def test_payloads_between_others_and_over_lines_keep_their_values() -> None:
     raws = [f'{{"n":{i},"s":"{"x" * (i % 7)}"}}'.encode() for i in range(500)]
     column = pa.array([b"no", *raws, b"no"], pa.binary()).slice(1, 500)
     decoded = JsonDecoder().decode_all(Payloads(column))
@@ -306,7 +314,7 @@ def test_payloads_between_others_and_over_lines_keep_their_values():
     assert decoded.batch.column("n").to_pylist()[249:253] == [249, 250, -1, 251]
 
 
-def test_the_fast_path_is_taken_where_nothing_is_odd(monkeypatch):
+def test_the_fast_path_is_taken_where_nothing_is_odd(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = JsonDecoder()
     block = b'{"a":1,"s":{"x":[1.5]},"n":null}\n' * 500
     decoder.decode(Lines(block))

@@ -1,6 +1,9 @@
 """Flat lines: what is read without a parser is what the exact reader gives, else it is refused."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -35,20 +38,22 @@ EVIL = [
 ]  # fmt: skip
 
 
-def make_line(values, comma, colon, names=tuple(ROOT.fields)):
+def make_line(
+    values: Sequence[str], comma: str, colon: str, names: Sequence[str] = tuple(ROOT.fields)
+) -> str:
     pairs = zip(names, values, strict=True)
     return "{" + comma.join(f'"{n}"{colon}{v}' for n, v in pairs) + "}"
 
 
-def values_of(evil_share):
-    def one(name):
+def values_of(evil_share: int) -> st.SearchStrategy[tuple[str, ...]]:
+    def one(name: str) -> st.SearchStrategy[str]:
         good = st.sampled_from(GOOD[name])
         return st.one_of(*[good] * evil_share, st.sampled_from(EVIL)) if evil_share else good
 
     return st.tuples(*map(one, ROOT.fields))
 
 
-def flat(lines, root=ROOT):
+def flat(lines: Sequence[bytes], root: StructType = ROOT) -> pa.RecordBatch | None:
     """Over the lines as they are; they may hold anything but a line break."""
     text = b"\n".join(lines)
     sizes = np.array([len(line) for line in lines], np.int64)
@@ -56,7 +61,7 @@ def flat(lines, root=ROOT):
     return read_flat(memoryview(text), ends - sizes, ends, arrow_schema(root), root)
 
 
-def exact(lines):
+def exact(lines: Sequence[bytes]) -> pa.RecordBatch:
     """The rows by the exact reader; RowError if one is bad or would widen a type."""
     rows = [row for line in lines for row in parse_line(line)]
     for row in rows:
@@ -65,7 +70,7 @@ def exact(lines):
     return build_batch(rows, ROOT)
 
 
-def shaped(lines):
+def shaped(lines: Sequence[bytes]) -> bool:
     return all(
         line.startswith(b"{") and line.endswith(b"}") and b"\n" not in line for line in lines
     )
@@ -74,7 +79,9 @@ def shaped(lines):
 @pytest.mark.parametrize(("comma", "colon"), [(",", ":"), (", ", ": "), (",", ": "), (", ", ":")])
 @settings(max_examples=40, deadline=None)
 @given(rows=st.lists(values_of(0), min_size=1, max_size=8))
-def test_flat_lines_are_read_as_the_exact_reader_reads_them(comma, colon, rows):
+def test_flat_lines_are_read_as_the_exact_reader_reads_them(
+    comma: str, colon: str, rows: list[tuple[str, ...]]
+) -> None:
     lines = [make_line(row, comma, colon).encode() for row in rows]
     batch = flat(lines)
     assert batch is not None
@@ -97,10 +104,12 @@ def test_flat_lines_are_read_as_the_exact_reader_reads_them(comma, colon, rows):
         max_size=2,
     ),
 )
-def test_whatever_is_not_flat_is_refused_and_never_read_wrong(rows, style, edits):
-    lines = [bytearray(make_line(row, *style).encode()) for row in rows]
+def test_whatever_is_not_flat_is_refused_and_never_read_wrong(
+    rows: list[tuple[str, ...]], style: tuple[str, str], edits: list[tuple[int, int, str, int]]
+) -> None:
+    edited = [bytearray(make_line(row, *style).encode()) for row in rows]
     for index, place, how, byte in edits:
-        line = lines[index % len(lines)]
+        line = edited[index % len(edited)]
         place %= len(line) + (how == "put")
         if how == "put":
             line.insert(place, byte)
@@ -108,7 +117,7 @@ def test_whatever_is_not_flat_is_refused_and_never_read_wrong(rows, style, edits
             del line[place]
         else:
             line[place] = byte
-    lines = [bytes(line) for line in lines]
+    lines = [bytes(line) for line in edited]
     if not shaped(lines):
         return
     text = b"\n".join(lines)
@@ -123,7 +132,7 @@ def test_whatever_is_not_flat_is_refused_and_never_read_wrong(rows, style, edits
 
 @pytest.mark.parametrize("evil", EVIL)
 @pytest.mark.parametrize("place", range(4))
-def test_each_odd_value_is_refused_or_read_exactly(evil, place):
+def test_each_odd_value_is_refused_or_read_exactly(evil: str, place: int) -> None:
     row = ["1", '"x"', "true", "1.5"]
     other = make_line(row, ",", ":").encode()
     row[place] = evil
@@ -134,7 +143,7 @@ def test_each_odd_value_is_refused_or_read_exactly(evil, place):
             assert repr(batch.to_pylist()) == repr(exact(lines).to_pylist())
 
 
-def test_lines_with_their_fields_in_another_order_missing_twice_or_unknown_are_refused():
+def test_lines_with_their_fields_in_another_order_missing_twice_or_unknown_are_refused() -> None:
     row = ("1", '"x"', "true", "1.5")
     names = list(ROOT.fields)
     line = make_line(row, ",", ":").encode()
@@ -145,13 +154,17 @@ def test_lines_with_their_fields_in_another_order_missing_twice_or_unknown_are_r
     more = make_line((*row, "2"), ",", ":", (*names, "y"))
     for odd in (swapped, twice, unknown, missing, more):
         assert flat([line, odd.encode()]) is None
-    assert flat([swapped.encode()] * 2).to_pylist()[1]["id"] == 1
+    both = flat([swapped.encode()] * 2)
+    assert both is not None
+    assert both.to_pylist()[1]["id"] == 1
     same_length = StructType({"ab": Scalar.INT, "cd": Scalar.INT})
     assert flat([b'{"ab":1,"cd":2}', b'{"cd":1,"ab":2}'], same_length) is None
 
 
-def test_blocks_that_are_not_flat_are_soon_not_tried_any_more_but_for_some(monkeypatch):
-    tries = []
+def test_blocks_that_are_not_flat_are_soon_not_tried_any_more_but_for_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[int] = []
     monkeypatch.setattr(json_texts, "read_flat", lambda *_: tries.append(1))
     decoder = JsonDecoder()
     decoder.decode(Lines(b'{"a":{"b":1}}\n' * 3))
