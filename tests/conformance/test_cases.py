@@ -32,7 +32,7 @@ def run(
     )
 
 
-def variant(case: str, folder: pathlib.Path, **changes: str) -> pathlib.Path:
+def variant(case: str, folder: pathlib.Path, **changes: tuple[str, str]) -> pathlib.Path:
     """The case's pipeline with pieces of its text replaced; each must be there."""
     text = (CASES / case / "pipeline.yaml").read_text()
     for old, new in changes.values():

@@ -11,6 +11,7 @@ from arkflow_kernel.errors import BadRowError, ProtocolError, SinkError, SourceE
 from arkflow_kernel.ids import Generation, MonotonicMs, OutputId, RequestToken, Sequence, SplitId
 from arkflow_kernel.ports import NothingYet, SourceBatch, SourceEnded, SplitPosition, WriteReceipt
 from arkflow_kernel.protocol import (
+    ChainEvent,
     CommitSource,
     Control,
     ControlState,
@@ -140,13 +141,14 @@ def test_an_answer_that_nobody_asked_for_is_a_protocol_error_with_the_story(
         return
     at = driver.clock.moment()
     token = RequestToken(max(driver.open, default=0) + 1_000 + off)
-    event = [
+    events: list[ChainEvent] = [
         SourceRead(at, token, SourceEnded()),
         ItemDone(at, token, LaneSlice()),
         WriteDone(at, token, WriteReceipt(Sequence(0))),
         SourceCommitted(at, token),
         RequestFailed(at, token, SourceError("no")),
-    ][kind]
+    ]
+    event = events[kind]
     with pytest.raises(ProtocolError, match="chain 'chain-0'") as failure:
         driver.task.handle(event)
     assert failure.value.story[-1].startswith(type(event).__name__)

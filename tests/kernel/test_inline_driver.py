@@ -119,7 +119,9 @@ def test_a_failure_ends_the_job_with_its_error_and_everything_closed(
 
 def test_a_stop_settles_what_was_read() -> None:
     world = World(source=ScriptedSource({"a": (1,) * 50}))
-    job = world.job(observer=lambda machine, _e, _c: job.stop() if machine != "coordinator" else 0)
+    job: InlineJob = world.job(
+        observer=lambda machine, _e, _c: job.stop() if machine != "coordinator" else 0
+    )
     assert job.wait().kind is OutcomeKind.STOPPED
     published = world.sink.published
     assert published == [("a", n) for n in range(len(published))]
@@ -129,7 +131,7 @@ def test_a_stop_settles_what_was_read() -> None:
 
 def test_a_cancel_ends_the_job_without_a_flush() -> None:
     world = World(source=ScriptedSource({"a": (1,) * 50}), sink=ScriptedSink(roll_ms=10_000))
-    job = world.job(
+    job: InlineJob = world.job(
         observer=lambda machine, _e, _c: (
             job.cancel() if machine != "coordinator" and world.sink.writes else None
         )

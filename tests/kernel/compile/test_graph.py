@@ -285,7 +285,7 @@ def _dags(draw: st.DrawFn) -> JobSpec:
             }
         )
     order = names + last
-    style = st.sampled_from(
+    style: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         [{}, {}, {}, {"partitioned": True}, {"type": "rebalance"}, {"type": "error"}]
     )
     edges = []

@@ -106,7 +106,7 @@ def test_it_runs_under_a_running_event_loop(good_file: Path) -> None:
 
 def test_it_runs_outside_the_main_thread_and_leaves_signals_alone(good_file: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    outcomes = []
+    outcomes: list[object] = []
 
     def work() -> None:
         outcomes.append(arkflow_ray.load(good_file).run(inline=True)["silent"].outcome)

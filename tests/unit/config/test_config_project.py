@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from arkflow_kernel.errors import Issue
+from arkflow_kernel.errors import ConfigError, Issue
 from arkflow_ray.config import project
 from arkflow_ray.config.loader import load
 from arkflow_ray.config.project import CheckedProject, check, check_file
@@ -81,9 +81,15 @@ streams:
 """
 
 
+def place(issue: str) -> str:
+    match = re.match(r"F:\d+:\d+: [^ ]*", issue)
+    assert match, issue
+    return match[0]
+
+
 def test_a_file_with_six_mistakes_of_six_checks_shows_all_six(write: Any) -> None:
     found = told(check_file(write(SIX), env={}))
-    assert [re.match(r"F:\d+:\d+: [^ ]*", f)[0] for f in found] == [
+    assert [place(f) for f in found] == [
         "F:3:19: streams[0].input.type:",
         "F:5:19: streams[0].pipeline.thread_num:",
         "F:7:30: streams[0].pipeline.processors[0].query:",
@@ -260,7 +266,7 @@ def test_a_cyclic_job_is_told_and_not_planned(write: Any) -> None:
 
 def test_issues_of_the_plan_are_located(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_job: Any) -> Any:
-        raise project.ConfigError([Issue("operators[1].config.query", "cannot be planned")])
+        raise ConfigError([Issue("operators[1].config.query", "cannot be planned")])
 
     monkeypatch.setattr(project, "build_graph", fail)
     checked = check_file(write(STREAM), env={})

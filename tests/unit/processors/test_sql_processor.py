@@ -132,7 +132,8 @@ VALUES = st.lists(
     min_size=1,
     max_size=6,
 )
-SCHEMA = pa.schema([("i", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
+TYPES: dict[str, pa.DataType] = {"i": pa.int64(), "x": pa.float64(), "s": pa.string()}
+SCHEMA = pa.schema(TYPES)
 
 
 def to_batch(values: list[tuple[Any, Any, Any]]) -> pa.RecordBatch:

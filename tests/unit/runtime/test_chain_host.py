@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence as Seq
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -98,7 +99,7 @@ class Kept:
     def write(self, sequence: Sequence, batch: pa.RecordBatch, now_ms: MonotonicMs) -> WriteReceipt:
         if self.failing:
             raise OSError(28, "No space left on device")
-        self.rows += batch.column(0).to_pylist()
+        self.rows += cast("list[int]", batch.column(0).to_pylist())
         self.wrote.set()
         self.last = sequence
         return WriteReceipt(sequence)

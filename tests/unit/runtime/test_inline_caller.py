@@ -8,7 +8,8 @@ import pytest
 
 from arkflow_kernel.errors import ComponentError
 from arkflow_kernel.ids import MonotonicMs, RequestToken, WallMs
-from arkflow_kernel.protocol import Moment, RequestFailed
+from arkflow_kernel.ports import Moment
+from arkflow_kernel.protocol import RequestFailed
 from arkflow_ray.runtime.inline_caller import ThreadCaller
 
 LATE = RequestFailed(
