@@ -7,7 +7,6 @@ from typing import Final
 from arkflow_kernel.errors import SinkError
 from arkflow_ray.components.paths import shown
 
-
 CREATE_FOLDER: Final = "create the folder"
 """What is done first: here a missing name is no folder that went away."""
 
