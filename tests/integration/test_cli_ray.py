@@ -1,6 +1,7 @@
 """The program on a Ray that it starts itself, and the Python API on a Ray that is there."""
 
 import asyncio
+import json
 import os
 import select
 import signal
@@ -31,6 +32,18 @@ streams:
     pipeline: {processors: []}
     output: {type: stdout}
 """
+
+ONE_DIES = (
+    FINITE
+    + """\
+  - id: dies
+    input: {type: memory, messages: ['{"a": 1}'], codec: json}
+    pipeline:
+      processors:
+        - {type: python, function: f, script: "import os\\ndef f(batch): os._exit(3)"}
+    output: {type: stdout}
+"""
+)
 
 Program = subprocess.Popen[str]
 Start = Callable[[str], Program]
@@ -146,6 +159,20 @@ def test_a_ctrl_c_while_ray_starts_leaves_nothing_behind(
     until(lambda: running(program) == [])
     assert list(folder.iterdir()) == []
     folder.rmdir()
+
+
+@pytest.mark.timeout(240)
+def test_a_process_that_dies_is_told_in_log_lines_and_never_between_the_rows(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(ONE_DIES)
+    command = [sys.executable, "-m", "arkflow_ray.cli.main", "run", "--json", str(path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, '{"a":1}\n{"a":2}\n')
+    *_, last = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert [job["outcome"] for job in last["jobs"]] == ["finished", "failed"]
+    assert last["jobs"][1]["error"]["type"] == "ActorLostError"
 
 
 @pytest.mark.timeout(240)
