@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from arkflow_kernel.errors import ActorLostError, OperatorTimeoutError, SinkError
+from arkflow_kernel.ids import JobId
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_ray.config.project import check_file
 from arkflow_ray.runtime.launch import RunSettings, launch
@@ -219,4 +220,4 @@ streams:
     kinds = {name: outcome.kind for name, outcome in jobs.outcomes().items()}
     assert kinds == {"good": OutcomeKind.FINISHED, "bad": OutcomeKind.FAILED}
     assert printed.lines == [b'{"n":1}', b'{"n":2}']
-    assert "oops" in str(jobs.outcomes()["bad"].error)  # type: ignore[index]
+    assert "oops" in str(jobs.outcomes()[JobId("bad")].error)

@@ -48,8 +48,8 @@ def _all(lane: ChainLane, answer: LaneAnswer) -> dict[str, list[tuple[str, int]]
         answer = lane.next_slice(T)
 
 
-def _run(lane: ChainLane, rows: int = 6, **named: object) -> LaneAnswer:
-    return lane.run(RunItem(T, rows_batch("a", range(rows)), origin=ORIGIN, **named))  # type: ignore[arg-type]
+def _run(lane: ChainLane, rows: int = 6, bad: pa.RecordBatch | None = None) -> LaneAnswer:
+    return lane.run(RunItem(T, rows_batch("a", range(rows)), bad, ORIGIN))
 
 
 def test_a_failing_batch_reaches_the_error_output_as_it_entered_the_chain() -> None:

@@ -161,14 +161,19 @@ def test_the_states_of_a_job_are_those_of_the_document(document: str) -> None:
     assert _watch_job() == arrows
 
 
+def _first_word(row: str) -> str:
+    match = re.match(r"\w+", row)
+    assert match, row
+    return match.group()
+
+
 @pytest.mark.parametrize(
     ("title", "events"),
     [("Chain: phases", protocol.ChainEvent), ("Job: states", protocol.CoordinatorEvent)],
 )
 def test_every_event_has_its_row(document: str, title: str, events: Any) -> None:
     rows = _first_column(_section(document, title), "event")
-    named = {re.match(r"\w+", row).group() for row in rows}  # type: ignore[union-attr]
-    assert named == {kind.__name__ for kind in get_args(events)}
+    assert {_first_word(row) for row in rows} == {kind.__name__ for kind in get_args(events)}
 
 
 def test_every_command_is_a_request_with_its_answer_or_a_notification(document: str) -> None:

@@ -34,11 +34,13 @@ from arkflow_kernel.protocol import (
     CancelRequested,
     ChainClosed,
     ChainEnded,
+    ChainEvent,
     ChainOutcome,
     ChainReady,
     ChainReport,
     Control,
     ControlState,
+    CoordinatorEvent,
     Desired,
     ItemDone,
     LaneSlice,
@@ -78,8 +80,8 @@ class Chain:
     def note(self, text: str) -> None:
         self.log.note(text)
 
-    def _take(self, event: object) -> None:
-        commands = self.task.handle(event)  # type: ignore[arg-type]
+    def _take(self, event: ChainEvent) -> None:
+        commands = self.task.handle(event)
         self.task.validate()
         self.log.took(event, list(commands), self.task.phase.value)
 
@@ -247,8 +249,8 @@ class Job:
         self.machine = JobCoordinator(graph, G1, teardown_timeout_ms=10_000)
         self.log, self.clock = Transcript(), VirtualClock()
 
-    def _take(self, event: object) -> None:
-        commands = self.machine.handle(event)  # type: ignore[arg-type]
+    def _take(self, event: CoordinatorEvent) -> None:
+        commands = self.machine.handle(event)
         self.machine.validate()
         self.log.took(event, list(commands), self.machine.status().state.value)
 

@@ -4,6 +4,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,8 @@ def start(written: list[str]) -> Iterator[Start]:
     """`start_logging` into `written`, closed at the end."""
     started = []
 
-    def run(**options: object) -> Logging:
-        started.append(start_logging(written.append, **options))  # type: ignore[arg-type]
+    def run(**options: Any) -> Logging:
+        started.append(start_logging(written.append, **options))
         return started[-1]
 
     yield run

@@ -10,19 +10,30 @@ import pytest
 
 from arkflow_kernel.bad_rows import Origin
 from arkflow_kernel.errors import OperatorTimeoutError, ProtocolError, SinkError, SourceError
-from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, OperatorId, OutputId, Sequence
+from arkflow_kernel.ids import (
+    ChainId,
+    Generation,
+    MonotonicMs,
+    OperatorId,
+    OutputId,
+    Sequence,
+    SplitId,
+)
 from arkflow_kernel.plan import ChainPlan, ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import (
     NothingYet,
+    Operator,
     OperatorResult,
     ReadResult,
     ReplayKind,
+    SinkWriter,
     SourceBatch,
     SourceEnded,
+    SourceReader,
     SplitPosition,
     WriteReceipt,
 )
-from arkflow_kernel.protocol import ControlState, Desired, OutcomeKind
+from arkflow_kernel.protocol import ChainOutcome, ControlState, Desired, OutcomeKind
 from arkflow_ray.runtime.chain_host import ChainHost
 from arkflow_ray.runtime.clock import SystemClock
 
@@ -44,14 +55,15 @@ class Numbers:
 
     def open(self, restored: Seq[SplitPosition]) -> None:
         if restored:
-            self.next = int(restored[0].position["next"])  # type: ignore[arg-type]
+            self.next = cast(int, restored[0].position["next"])
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         if self.count is not None and self.next >= self.count:
             return SourceEnded()
         batch = pa.record_batch({"n": [self.next]})
         self.next += 1
-        return SourceBatch("numbers", batch, {"next": self.next}, Origin("numbers"))  # type: ignore[arg-type]
+        position = {"next": self.next}
+        return SourceBatch(SplitId("numbers"), batch, position, Origin("numbers"))
 
     def commit(self, positions: Seq[SplitPosition]) -> None:
         raise AssertionError("it asked for no commits")
@@ -116,16 +128,16 @@ class Kept:
 class Parts:
     """A `ComponentFactory` over ready objects."""
 
-    def __init__(self, source: object, operator: object, sink: object) -> None:
+    def __init__(self, source: SourceReader, operator: Operator, sink: SinkWriter) -> None:
         self._parts = (source, operator, sink)
 
-    def source(self, plan: SourcePlan) -> object:
+    def source(self, plan: SourcePlan) -> SourceReader:
         return self._parts[0]
 
-    def operator(self, plan: OperatorPlan, workers: int) -> object:
+    def operator(self, plan: OperatorPlan, workers: int) -> Operator:
         return self._parts[1]
 
-    def sink(self, plan: SinkPlan) -> object:
+    def sink(self, plan: SinkPlan) -> SinkWriter:
         return self._parts[2]
 
 
@@ -145,7 +157,7 @@ def host(parts: Parts, *, workers: int = 1, timeout_ms: int | None = None) -> Ch
     made = ChainHost(
         plan(workers, timeout_ms),
         Generation(1),
-        parts,  # type: ignore[arg-type]
+        parts,
         SystemClock(),
         teardown_timeout_ms=5_000,
     )
@@ -186,7 +198,7 @@ def test_stop_settles_what_was_read_and_reads_no_further() -> None:
     source, sink = Numbers(None), Kept()
     chain = host(Parts(source, Passing(), sink))
 
-    async def scenario() -> object:
+    async def scenario() -> ChainOutcome:
         chain.control(RUN)
         running = asyncio.create_task(chain.run())
         await asyncio.to_thread(sink.wrote.wait, 10)
@@ -194,9 +206,9 @@ def test_stop_settles_what_was_read_and_reads_no_further() -> None:
         return await running
 
     outcome = asyncio.run(scenario())
-    assert outcome.kind is OutcomeKind.STOPPED  # type: ignore[attr-defined]
+    assert outcome.kind is OutcomeKind.STOPPED
     assert sink.rows == list(range(len(sink.rows)))
-    assert outcome.frontier[0].position == {"next": len(sink.rows)}  # type: ignore[attr-defined]
+    assert outcome.frontier[0].position == {"next": len(sink.rows)}
 
 
 def test_cancel_ends_while_an_operator_is_at_work_and_closes_all() -> None:
@@ -204,7 +216,7 @@ def test_cancel_ends_while_an_operator_is_at_work_and_closes_all() -> None:
     source, operator, sink = Numbers(None), Passing(gate), Kept()
     chain = host(Parts(source, operator, sink))
 
-    async def scenario() -> object:
+    async def scenario() -> ChainOutcome:
         chain.control(RUN)
         running = asyncio.create_task(chain.run())
         await asyncio.to_thread(operator.entered.wait, 10)
@@ -213,7 +225,7 @@ def test_cancel_ends_while_an_operator_is_at_work_and_closes_all() -> None:
         return await running
 
     outcome = asyncio.run(scenario())
-    assert outcome.kind is OutcomeKind.CANCELLED  # type: ignore[attr-defined]
+    assert outcome.kind is OutcomeKind.CANCELLED
     assert (source.closed, operator.closed, sink.closed) == (1, 1, 1)
     assert not chain.hung
 
