@@ -18,6 +18,8 @@ from arkflow_ray.components.config_path import join_paths, parse_path, render_pa
 from arkflow_ray.components.model_issues import findings
 from arkflow_ray.components.paths import absolute_path, is_url
 
+Built = list[tuple[str, Any, BuildContext]]
+
 CONTEXT = BuildContext(operator="here")
 
 
@@ -157,7 +159,7 @@ def plan(config: dict[str, Any], codec: Any = None) -> ComponentPlan:
     return ComponentPlan("generate", config, codec)
 
 
-def test_the_rate_of_an_input_is_the_planner_s_and_not_its_own(built: Any) -> None:
+def test_the_rate_of_an_input_is_the_planner_s_and_not_its_own(built: Built) -> None:
     good = plan({"context": "x", "rows_per_second": 5, "type": "generate"})
     assert check_component(ComponentKind.INPUT, good, CONTEXT) == []
     assert built[0][1].context == "x"
@@ -188,7 +190,7 @@ def test_a_list_is_taken_for_a_set_and_a_number_is_not_taken_for_text() -> None:
     ]
 
 
-def test_secrets_are_resolved_for_the_component_and_its_codec(built: Any) -> None:
+def test_secrets_are_resolved_for_the_component_and_its_codec(built: Built) -> None:
     def resolve(config: dict[str, Any]) -> dict[str, Any]:
         return {key: "skip" if value == "S" else value for key, value in config.items()}
 

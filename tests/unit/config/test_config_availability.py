@@ -1,11 +1,13 @@
 """What parses and this release does not do is refused in a sentence, never ignored."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from arkflow_ray.config.project import check_file
+
+Write = Callable[..., Path]
 
 STREAM = """
 streams:
@@ -38,7 +40,7 @@ jobs:
 """
 
 
-def refused(write: Any, text: str) -> list[tuple[str, str]]:
+def refused(write: Write, text: str) -> list[tuple[str, str]]:
     path: Path = write(text)
     return [(i.path, i.message) for i in check_file(path, env={}).errors]
 
@@ -77,7 +79,7 @@ def refused(write: Any, text: str) -> list[tuple[str, str]]:
     ],
 )
 def test_what_comes_later_is_refused_with_that_sentence(
-    write: Any, old: str, new: str, path: str
+    write: Write, old: str, new: str, path: str
 ) -> None:
     ((found, message),) = refused(write, STREAM.replace(old, new, 1))
     assert found == path
@@ -130,7 +132,7 @@ def test_what_comes_later_is_refused_with_that_sentence(
     ],
 )
 def test_what_comes_later_in_a_job_is_refused_with_that_sentence(
-    write: Any, old: str, new: str, path: str
+    write: Write, old: str, new: str, path: str
 ) -> None:
     message = dict(refused(write, JOB.replace(old, new, 1)))[path]
     assert "is not available in this release; it comes with " in message
@@ -148,7 +150,7 @@ def test_what_comes_later_in_a_job_is_refused_with_that_sentence(
         "data_port: 5",
     ],
 )
-def test_what_will_not_come_is_refused_with_another_sentence(write: Any, key: str) -> None:
+def test_what_will_not_come_is_refused_with_another_sentence(write: Write, key: str) -> None:
     text = f"health_check: {{enabled: false, {key}}}\n{STREAM}"
     ((found, message),) = refused(write, text)
     assert found == f"health_check.{key.split(':')[0]}"
@@ -180,17 +182,19 @@ def test_what_will_not_come_is_refused_with_another_sentence(write: Any, key: st
         ),
     ],
 )
-def test_values_that_change_nothing_are_accepted(write: Any, base: str, old: str, new: str) -> None:
+def test_values_that_change_nothing_are_accepted(
+    write: Write, base: str, old: str, new: str
+) -> None:
     assert check_file(write(base.replace(old, new, 1)), env={}).issues == []
 
 
-def test_a_health_check_without_enabled_is_a_warning(write: Any) -> None:
+def test_a_health_check_without_enabled_is_a_warning(write: Write) -> None:
     checked = check_file(write("health_check: {address: 'x:1'}\n" + STREAM), env={})
     assert checked.ok
     assert [w.path for w in checked.warnings] == ["health_check"]
 
 
-def test_the_values_of_a_memory_buffer_are_checked(write: Any) -> None:
+def test_the_values_of_a_memory_buffer_are_checked(write: Write) -> None:
     text = STREAM.replace(
         "output:", "buffer: {type: memory, capacity: x, tiemout: 1s}\n    output:"
     )
@@ -207,7 +211,7 @@ def test_the_values_of_a_memory_buffer_are_checked(write: Any) -> None:
         "{type: tumbling_window, interval: 1s, join: {query: SELECT 1}}",
     ],
 )
-def test_buffers_that_have_no_equal_point_to_jobs(write: Any, buffer: str) -> None:
+def test_buffers_that_have_no_equal_point_to_jobs(write: Write, buffer: str) -> None:
     ((_, message),) = refused(write, STREAM.replace("output:", f"buffer: {buffer}\n    output:"))
     assert "stream 'a'" in message
     assert "jobs" in message

@@ -1,6 +1,7 @@
 """Loading a file: every mistake, its place, and our words for it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 
 from arkflow_ray.config.issues import LoadError
 from arkflow_ray.config.loader import load
+
+Write = Callable[..., Path]
 
 STREAM = """
 streams:
@@ -44,7 +47,7 @@ def mistakes(path: Path, **options: Any) -> list[str]:
     return [str(i).replace(str(path), "F") for i in caught.value.located]
 
 
-def test_streams_and_jobs_load_together(write: Any) -> None:
+def test_streams_and_jobs_load_together(write: Write) -> None:
     loaded = load(write(STREAM + JOB), env={})
     assert [s.id for s in loaded.config.streams] == ["a"]
     assert loaded.config.streams[0].pipeline.thread_num == 1
@@ -54,7 +57,7 @@ def test_streams_and_jobs_load_together(write: Any) -> None:
     assert loaded.warnings == []
 
 
-def test_the_same_file_in_json_and_toml_gives_the_same_configuration(write: Any) -> None:
+def test_the_same_file_in_json_and_toml_gives_the_same_configuration(write: Write) -> None:
     yaml = load(write(STREAM), env={}).config
     toml = """
         [[streams]]
@@ -71,7 +74,7 @@ def test_the_same_file_in_json_and_toml_gives_the_same_configuration(write: Any)
     assert load(write(toml, "p.toml"), env={}).config == yaml
 
 
-def test_locate_gives_line_and_column_of_a_path(write: Any) -> None:
+def test_locate_gives_line_and_column_of_a_path(write: Write) -> None:
     loaded = load(write(STREAM), env={})
     assert loaded.locate("streams[0].pipeline.processors[0].query") == (7, 30)
     assert loaded.locate("streams[0].pipeline.processors[0].timeout_ms") == (7, 11)
@@ -154,7 +157,7 @@ def test_locate_gives_line_and_column_of_a_path(write: Any) -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place(write: Any, old: str, new: str, told: str) -> None:
+def test_a_mistake_is_told_with_its_place(write: Write, old: str, new: str, told: str) -> None:
     assert old in STREAM
     assert mistakes(write(STREAM.replace(old, new))) == [told]
 
@@ -192,12 +195,12 @@ def test_a_mistake_is_told_with_its_place(write: Any, old: str, new: str, told: 
     ],
 )
 def test_a_mistake_in_a_job_is_told_with_its_place(
-    write: Any, old: str, new: str, told: str
+    write: Write, old: str, new: str, told: str
 ) -> None:
     assert told in mistakes(write(JOB.replace(old, new)))
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write: Any) -> None:
+def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write: Write) -> None:
     text = STREAM.replace("id: a", "id: a\n    idd: b").replace("pipeline:", "pipelin:")
     found = mistakes(write("logging: {format: xml}\n" + text + "health_chek: {}\n"))
     assert [f.split(": ")[1] for f in found] == [
@@ -209,7 +212,7 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(write: Any) -> N
     ]
 
 
-def test_lenient_mode_drops_unknown_keys_with_a_warning(write: Any) -> None:
+def test_lenient_mode_drops_unknown_keys_with_a_warning(write: Write) -> None:
     text = STREAM.replace("id: a", "id: a\n    idd: b").replace("context:", "contxt: 1, context:")
     text = text.replace("query:", "codec: x, query:") + "extra: {}\n"
     text = text.replace("{type: stdout}", "{type: stdout, codec: {type: json, on_eror: skip}}")
@@ -227,14 +230,14 @@ def test_lenient_mode_drops_unknown_keys_with_a_warning(write: Any) -> None:
     assert loaded.config.streams[0].output.codec == {"type": "json"}
 
 
-def test_lenient_mode_still_refuses_wrong_values(write: Any) -> None:
+def test_lenient_mode_still_refuses_wrong_values(write: Write) -> None:
     text = STREAM.replace("pipeline:\n", "pipeline:\n      thread_num: x\n      y: 1\n")
     found = mistakes(write(text), lenient=True)
     assert found == ["F:6:19: streams[0].pipeline.thread_num: expected an integer, got text"]
 
 
 @pytest.mark.parametrize("text", ["streams: []\n", "jobs: []\n", "logging: {}\n", "streams:\n"])
-def test_a_file_without_streams_and_jobs_is_refused(write: Any, text: str) -> None:
+def test_a_file_without_streams_and_jobs_is_refused(write: Write, text: str) -> None:
     (found,) = mistakes(write(text))
     assert found.startswith("F:1:1: the file declares neither streams nor jobs")
 
@@ -247,11 +250,11 @@ def test_a_file_without_streams_and_jobs_is_refused(write: Any, text: str) -> No
         ("${secret:X}\n", "F:1:1: expected a mapping with `streams` or `jobs`, got text"),
     ],
 )
-def test_a_file_that_is_no_mapping_is_refused(write: Any, text: str, told: str) -> None:
+def test_a_file_that_is_no_mapping_is_refused(write: Write, text: str, told: str) -> None:
     assert mistakes(write(text)) == [told]
 
 
-def test_streams_that_are_no_list_are_refused(write: Any) -> None:
+def test_streams_that_are_no_list_are_refused(write: Write) -> None:
     assert mistakes(write("streams: {id: a}\n")) == [
         "F:1:10: streams: expected a list, got a mapping"
     ]
@@ -260,7 +263,7 @@ def test_streams_that_are_no_list_are_refused(write: Any) -> None:
     ]
 
 
-def test_duplicate_keys_are_mistakes_of_the_file(write: Any) -> None:
+def test_duplicate_keys_are_mistakes_of_the_file(write: Write) -> None:
     (found,) = mistakes(write(STREAM + STREAM))
     assert found == "F:10:1: the key 'streams' stands twice; it is first at line 2"
 
@@ -270,7 +273,7 @@ def two_streams(first: str, second: str) -> str:
     return one + two.replace("\nstreams:\n", "")
 
 
-def test_ids_that_repeat_are_refused(write: Any) -> None:
+def test_ids_that_repeat_are_refused(write: Write) -> None:
     assert mistakes(write(two_streams("id: a", "id: a"))) == [
         "F:9:9: streams[1].id: Duplicate stream id 'a' at index 1"
     ]
@@ -280,7 +283,7 @@ def test_ids_that_repeat_are_refused(write: Any) -> None:
     assert "jobs[0].id: Duplicate job id 'j': streams[0] has it already" in found
 
 
-def test_a_missing_id_is_the_place_in_the_list_and_a_warning(write: Any) -> None:
+def test_a_missing_id_is_the_place_in_the_list_and_a_warning(write: Write) -> None:
     loaded = load(write(two_streams("id: a", "name_less: 1")), env={}, lenient=True)
     (_, warning) = sorted(loaded.warnings, key=lambda w: w.path)[::-1]
     assert warning.path == "streams[1].id"
@@ -289,7 +292,7 @@ def test_a_missing_id_is_the_place_in_the_list_and_a_warning(write: Any) -> None
     assert found.endswith("Duplicate stream id 'stream-1' at index 1") is True
 
 
-def test_references_are_resolved_and_secrets_are_not(write: Any) -> None:
+def test_references_are_resolved_and_secrets_are_not(write: Write) -> None:
     env = {"CTX": "deep", "ARKFLOW_SECRET_T": "hunter22"}
     text = STREAM.replace("'{\"a\": 1}'", "'${env:CTX}/${secret:T}/$${secret:T}'")
     loaded = load(write(text), env=env)
@@ -298,7 +301,7 @@ def test_references_are_resolved_and_secrets_are_not(write: Any) -> None:
     assert "hunter22" not in repr(loaded.reading)
 
 
-def test_a_missing_variable_is_told_with_its_place(write: Any) -> None:
+def test_a_missing_variable_is_told_with_its_place(write: Write) -> None:
     text = STREAM.replace("SELECT 1", "'${env:Q} ${secret:R} ${env:S:-x}'")
     found = mistakes(write(text))
     assert [f.split(" is not set")[0] for f in found] == [
@@ -307,7 +310,7 @@ def test_a_missing_variable_is_told_with_its_place(write: Any) -> None:
     ]
 
 
-def test_a_value_from_a_reference_is_in_no_message(write: Any) -> None:
+def test_a_value_from_a_reference_is_in_no_message(write: Write) -> None:
     text = two_streams("id: '${env:P}'", "id: '${env:P}'")
     text = text.replace("SELECT 1}", "SELECT 1, type: '${env:P}'}", 0)
     text = "logging: {level: '${env:P}', file_path: '${env:P}', format: '${env:P}'}\n" + text
@@ -322,7 +325,7 @@ def test_a_value_from_a_reference_is_in_no_message(write: Any) -> None:
 
 
 def test_the_environment_of_the_process_is_the_default(
-    write: Any, monkeypatch: pytest.MonkeyPatch
+    write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ARKFLOW_TEST_ID", "from-env")
     loaded = load(str(write(STREAM.replace("id: a", "id: '${env:ARKFLOW_TEST_ID}'"))))

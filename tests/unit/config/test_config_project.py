@@ -3,14 +3,20 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from arkflow_kernel.errors import ConfigError, Issue
+from arkflow_ray.components.api import BuildContext
 from arkflow_ray.config import project
 from arkflow_ray.config.loader import load
 from arkflow_ray.config.project import CheckedProject, check, check_file
+
+Write = Callable[..., Path]
+Built = list[tuple[str, Any, BuildContext]]
 
 STREAM = """
 streams:
@@ -52,7 +58,7 @@ def paths(checked: CheckedProject) -> list[str]:
     return [i.path for i in checked.errors]
 
 
-def test_a_good_file_gives_the_job_and_its_plan(write: Any) -> None:
+def test_a_good_file_gives_the_job_and_its_plan(write: Write) -> None:
     checked = check(load(write(STREAM + JOB), env={}))
     assert told(checked) == []
     assert checked.ok
@@ -87,7 +93,7 @@ def place(issue: str) -> str:
     return match[0]
 
 
-def test_a_file_with_six_mistakes_of_six_checks_shows_all_six(write: Any) -> None:
+def test_a_file_with_six_mistakes_of_six_checks_shows_all_six(write: Write) -> None:
     found = told(check_file(write(SIX), env={}))
     assert [place(f) for f in found] == [
         "F:3:19: streams[0].input.type:",
@@ -135,7 +141,7 @@ def test_a_file_with_six_mistakes_of_six_checks_shows_all_six(write: Any) -> Non
     ],
 )
 def test_a_mistake_in_a_component_is_told_with_its_place(
-    write: Any, old: str, new: str, place: str, message: str
+    write: Write, old: str, new: str, place: str, message: str
 ) -> None:
     (found,) = told(check_file(write(STREAM.replace(old, new)), env={}))
     assert found.startswith(f"F:{place}: ")
@@ -164,11 +170,13 @@ def test_a_mistake_in_a_component_is_told_with_its_place(
         ("id: j", "id: 'j j'", "jobs[0].id"),
     ],
 )
-def test_a_mistake_in_a_job_is_told_at_its_path(write: Any, old: str, new: str, path: str) -> None:
+def test_a_mistake_in_a_job_is_told_at_its_path(
+    write: Write, old: str, new: str, path: str
+) -> None:
     assert path in paths(check_file(write(JOB.replace(old, new)), env={}))
 
 
-def test_an_entry_with_a_wrong_value_is_checked_by_the_other_rules_too(write: Any) -> None:
+def test_an_entry_with_a_wrong_value_is_checked_by_the_other_rules_too(write: Write) -> None:
     text = JOB.replace("version: 1", "version: 1\n    rescale: 5\n    recovry: x")
     text = text.replace("to: m}", "to: nobody}").replace("type: sql,", "type: sqll,")
     assert set(paths(check_file(write(text), env={}))) >= {
@@ -179,17 +187,19 @@ def test_an_entry_with_a_wrong_value_is_checked_by_the_other_rules_too(write: An
     }
 
 
-def test_a_removed_value_is_not_complained_about_again(write: Any) -> None:
+def test_a_removed_value_is_not_complained_about_again(write: Write) -> None:
     text = JOB.replace("version: 1", "version: 1\n    checkpoint: {interval_ms: 5}")
     assert paths(check_file(write(text), env={})) == ["jobs[0].checkpoint.object_store_uri"]
 
 
-def test_a_file_that_does_not_load_shows_its_component_mistakes_too(write: Any) -> None:
+def test_a_file_that_does_not_load_shows_its_component_mistakes_too(write: Write) -> None:
     text = STREAM.replace("SELECT 1", "DROP").replace("pipeline:", "pipelin:\n    pipeline:")
     assert len(check_file(write(text), env={}).errors) == 2
 
 
-def test_components_are_built_with_their_secrets_and_operator_ids(write: Any, built: Any) -> None:
+def test_components_are_built_with_their_secrets_and_operator_ids(
+    write: Write, built: Built
+) -> None:
     text = STREAM.replace("context: '{\"a\": 1}'", "context: '${secret:P} $${secret:P}'")
     text = text.replace("type: sql,", "type: sql, name: mine,")
     checked = check_file(write(text), env=SECRETS)
@@ -204,7 +214,7 @@ def test_components_are_built_with_their_secrets_and_operator_ids(write: Any, bu
     assert "hunter22" not in repr(checked.jobs)
 
 
-def test_a_codec_is_built_before_its_component_and_handed_over(write: Any, built: Any) -> None:
+def test_a_codec_is_built_before_its_component_and_handed_over(write: Write, built: Built) -> None:
     text = STREAM.replace("context:", "codec: {type: json, on_error: skip}, context:")
     assert check_file(write(text), env={}).ok
     assert [name for name, _, _ in built[:2]] == ["CodecConfig", "GenerateConfig"]
@@ -215,7 +225,7 @@ def test_a_codec_is_built_before_its_component_and_handed_over(write: Any, built
 @pytest.mark.parametrize("reference", ["${secret:P}", "${env:P}"])
 @pytest.mark.parametrize("value", ["DROP {} now", "SELECT crash {}", "{}"])
 def test_a_value_is_taken_out_of_a_component_s_own_message(
-    write: Any, reference: str, value: str
+    write: Write, reference: str, value: str
 ) -> None:
     query = value.format(reference)
     checked = check_file(write(STREAM.replace("SELECT 1", f"'{query}'")), env=SECRETS)
@@ -224,26 +234,26 @@ def test_a_value_is_taken_out_of_a_component_s_own_message(
     assert reference in found
 
 
-def test_a_type_from_a_reference_is_not_shown(write: Any) -> None:
+def test_a_type_from_a_reference_is_not_shown(write: Write) -> None:
     checked = check_file(write(STREAM.replace("type: sql", "type: '${env:P}'")), env=SECRETS)
     (found,) = told(checked)
     assert "Unknown processor type: ${env:P}" in found
 
 
-def test_a_job_with_mistakes_has_no_plan(write: Any) -> None:
+def test_a_job_with_mistakes_has_no_plan(write: Write) -> None:
     checked = check_file(write(STREAM + JOB.replace("to: m", "to: nobody")), env={})
     assert [job.graph is None for job in checked.jobs] == [False, True]
     assert not checked.ok
 
 
-def test_checking_twice_says_the_same_and_changes_nothing(write: Any) -> None:
+def test_checking_twice_says_the_same_and_changes_nothing(write: Write) -> None:
     loaded = load(write(STREAM.replace("SELECT 1", "DROP").replace("id: a", "id: ~")), env={})
     before = list(loaded.warnings)
     assert told(check(loaded)) == told(check(loaded))
     assert loaded.warnings == before
 
 
-def test_warnings_of_the_compiler_are_shown_once(write: Any) -> None:
+def test_warnings_of_the_compiler_are_shown_once(write: Write) -> None:
     text = STREAM.replace("id: a", "id: ~").replace("type: sql,", "type: sql, name: sink,")
     checked = check_file(write(text), env={})
     assert checked.ok
@@ -253,7 +263,7 @@ def test_warnings_of_the_compiler_are_shown_once(write: Any) -> None:
     ]
 
 
-def test_a_cyclic_job_is_told_and_not_planned(write: Any) -> None:
+def test_a_cyclic_job_is_told_and_not_planned(write: Write) -> None:
     cycle = JOB.replace(
         "{id: f,", "{id: g, from: m, to: n}\n      - {id: h, from: n, to: m}\n      - {id: f,"
     ).replace(
@@ -264,7 +274,7 @@ def test_a_cyclic_job_is_told_and_not_planned(write: Any) -> None:
     assert any("acyclic" in message for message in messages)
 
 
-def test_issues_of_the_plan_are_located(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_issues_of_the_plan_are_located(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_job: Any) -> Any:
         raise ConfigError([Issue("operators[1].config.query", "cannot be planned")])
 
@@ -273,14 +283,14 @@ def test_issues_of_the_plan_are_located(write: Any, monkeypatch: pytest.MonkeyPa
     assert told(checked) == ["F:7:30: streams[0].pipeline.processors[0].query: cannot be planned"]
 
 
-def test_unknown_keys_of_components_are_warnings_in_lenient_mode(write: Any) -> None:
+def test_unknown_keys_of_components_are_warnings_in_lenient_mode(write: Write) -> None:
     text = STREAM.replace("context:", "contxt: 1, context:")
     checked = check_file(write(text), env={}, lenient=True)
     assert checked.ok
     assert [w.path for w in checked.warnings] == ["streams[0].input.contxt"]
 
 
-def test_checking_a_file_without_sql_imports_no_engine_and_no_cluster(write: Any) -> None:
+def test_checking_a_file_without_sql_imports_no_engine_and_no_cluster(write: Write) -> None:
     text = STREAM.replace("{type: sql, query: SELECT 1}", "{type: arrow_to_json}")
     text = text.replace("context:", "interval: 1s, context:")
     program = (

@@ -3,6 +3,7 @@
 import json
 import math
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,14 @@ from arkflow_ray.config.tree import (
 )
 from arkflow_ray.config.yaml_tree import parse_yaml
 
+Write = Callable[..., Path]
+
 
 def yaml_of(text: str) -> Any:
     return plain(parse_yaml(text, TreeBuilder()))
 
 
-def refusal(write: Any, text: str | bytes, name: str = "a.yaml") -> str:
+def refusal(write: Write, text: str | bytes, name: str = "a.yaml") -> str:
     path: Path = write(text, name)
     with pytest.raises(LoadError) as caught:
         read_tree(path)
@@ -124,27 +127,27 @@ def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
         (" \n\n", "F:1:1: the file is empty"),
     ],
 )
-def test_bad_yaml_is_refused_with_its_place(write: Any, text: str | bytes, told: str) -> None:
+def test_bad_yaml_is_refused_with_its_place(write: Write, text: str | bytes, told: str) -> None:
     assert refusal(write, text).startswith(told)
 
 
 @pytest.mark.parametrize("name", ["a.yaml", "a.json"])
-def test_deep_nesting_is_refused(write: Any, name: str) -> None:
+def test_deep_nesting_is_refused(write: Write, name: str) -> None:
     assert "nested deeper than 64 levels" in refusal(write, "[" * 500, name)
 
 
-def test_deep_nesting_by_aliases_is_refused(write: Any) -> None:
+def test_deep_nesting_by_aliases_is_refused(write: Write) -> None:
     levels = "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 80))
     assert "nested deeper than 64 levels" in refusal(write, levels)
 
 
-def test_an_alias_bomb_is_refused(write: Any) -> None:
+def test_an_alias_bomb_is_refused(write: Write) -> None:
     tens = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
     tens += [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     assert "more than 200,000 values, aliases expanded" in refusal(write, "\n".join(tens))
 
 
-def test_duplicate_keys_are_all_reported_with_both_lines(write: Any) -> None:
+def test_duplicate_keys_are_all_reported_with_both_lines(write: Write) -> None:
     path = write("a: 1\nb: {c: 1, c: 2}\na: 3\n")
     _, issues = read_tree(path)
     assert [str(i).replace(str(path), "F") for i in issues] == [
@@ -153,7 +156,7 @@ def test_duplicate_keys_are_all_reported_with_both_lines(write: Any) -> None:
     ]
 
 
-def test_duplicate_keys_are_found_in_json_and_toml(write: Any) -> None:
+def test_duplicate_keys_are_found_in_json_and_toml(write: Write) -> None:
     _, issues = read_tree(write('{"a": 1,\n "a": 2}', "a.json"))
     assert [i.message for i in issues] == ["the key 'a' stands twice; it is first at line 1"]
     told = "the key 'a' stands twice; it is first at line 1"
@@ -163,13 +166,13 @@ def test_duplicate_keys_are_found_in_json_and_toml(write: Any) -> None:
 
 
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbfa:\r\n  - b: 1\r\n", b"a:\n  - b: 1\n"])
-def test_a_byte_order_mark_and_crlf_change_no_place(write: Any, text: bytes) -> None:
+def test_a_byte_order_mark_and_crlf_change_no_place(write: Write, text: bytes) -> None:
     root, _ = read_tree(write(text))
     assert plain(root) == {"a": [{"b": 1}]}
     assert locate(root, ("a", 0, "b")) == Location(2, 8)
 
 
-def test_crlf_changes_no_place_in_json_and_toml(write: Any) -> None:
+def test_crlf_changes_no_place_in_json_and_toml(write: Write) -> None:
     root, _ = read_tree(write(b'{\r\n  "a": [1,\r\n 2]}', "a.json"))
     assert locate(root, ("a", 1)) == Location(3, 2)
     root, _ = read_tree(write(b'\xef\xbb\xbfa = """x\r\ny"""\r\nb = 2\r\n', "a.toml"))
@@ -193,7 +196,7 @@ def test_crlf_changes_no_place_in_json_and_toml(write: Any) -> None:
         ('{"a": 99999999999999999999}', "F:1:7: an integer must lie in"),
     ],
 )
-def test_bad_json_is_refused_with_its_place(write: Any, text: str, told: str) -> None:
+def test_bad_json_is_refused_with_its_place(write: Write, text: str, told: str) -> None:
     assert refusal(write, text, "a.json").startswith(told)
 
 
@@ -278,7 +281,7 @@ def test_toml_values_know_their_line(path: tuple[str | int, ...], line: int) -> 
         ("[a]\nb = 1\n[a.b]\n", "F:3:"),
     ],
 )
-def test_bad_toml_is_refused_with_its_place(write: Any, text: str, told: str) -> None:
+def test_bad_toml_is_refused_with_its_place(write: Write, text: str, told: str) -> None:
     assert refusal(write, text, "a.toml").startswith(told)
 
 
@@ -299,7 +302,7 @@ def test_any_text_gives_a_tree_or_a_located_refusal(text: str) -> None:
         assert column >= 1
 
 
-def test_the_extension_decides_without_regard_to_case(write: Any) -> None:
+def test_the_extension_decides_without_regard_to_case(write: Write) -> None:
     root, _ = read_tree(write("a: 1", "A.YML"))
     assert plain(root) == {"a": 1}
     root, _ = read_tree(write('{"a": 1}', "A.JSON"))
@@ -308,7 +311,7 @@ def test_the_extension_decides_without_regard_to_case(write: Any) -> None:
     assert "the format cannot be determined" in refusal(write, "a: 1", "noextension")
 
 
-def test_files_that_cannot_be_read_are_refused_in_a_sentence(tmp_path: Path, write: Any) -> None:
+def test_files_that_cannot_be_read_are_refused_in_a_sentence(tmp_path: Path, write: Write) -> None:
     with pytest.raises(LoadError, match="there is no such file"):
         read_tree(tmp_path / "missing.yaml")
     folder = tmp_path / "folder.yaml"
