@@ -18,6 +18,7 @@ from arkflow_kernel.ports import (
     Clock,
     Operator,
     SinkWriter,
+    SourceBatch,
     SourceReader,
     SplitPosition,
     WriteReceipt,
@@ -160,7 +161,8 @@ class ChainWork:
         now_ms = self._clock.moment().now_ms
         with _Failing(source.operator, SourceError, "read"):
             result = self._source.read(now_ms)
-        return SourceRead(self._clock.moment(), request.token, result)
+        size_bytes = result.batch.nbytes if isinstance(result, SourceBatch) else 0
+        return SourceRead(self._clock.moment(), request.token, result, size_bytes)
 
     def _commit(self, request: CommitSource) -> SourceCommitted:
         source = self.plan.source

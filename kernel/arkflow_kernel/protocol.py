@@ -172,10 +172,11 @@ class Tick(Event):
 
 @dataclass(frozen=True, slots=True)
 class SourceRead(Event):
-    """Answer to `ReadSource`."""
+    """Answer to `ReadSource`. `size_bytes`: what the batch takes, measured where it was read."""
 
     token: RequestToken
     result: ReadResult
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,7 @@ class ChainTask:
     def _on_source_read(self, event: SourceRead) -> None:
         self._answered(event.token, ReadSource)
         self._source.answered(event.result, event.at.now_ms)
+        self._count("bytes_in", event.size_bytes)
 
     def _on_item_done(self, event: ItemDone) -> None:
         self._answered(event.token, Submit, NextSlice)
@@ -380,7 +381,6 @@ class ChainTask:
     def _count_read(self, read: SourceBatch) -> None:
         self._count("batches_in", 1)
         self._count("rows_in", read.batch.num_rows)
-        self._count("bytes_in", read.batch.nbytes)
         self._count("bad_rows", 0 if read.bad is None else read.bad.num_rows)
         self._count("skipped_rows", read.skipped)
 
