@@ -71,24 +71,22 @@ class _Layout:
 
     def values(self, names: list[str], starts: Places, ends: Places) -> Any:
         """For each field the places of its values and behind them; None, and no more, if not so."""
-        opening = starts + 1
-        slot = 0
+        slot, before = 0, b""
+        comma = b"," + b" " * self._comma_gap
+        if not (self._places[0] == starts + 1).all():
+            yield None
+            return
         for i, (name, kind) in enumerate(zip(names, self._kinds, strict=True)):
             key, closing = self._places[slot], self._places[slot + 1]
-            if not (key == opening).all() or not self._is_key(key, name.encode()):
+            if not self._is_key(key, before, name.encode()):
                 yield None
                 return
+            before = comma
             slot += 4 if kind is Scalar.STRING else 2
             first = closing + 2 + self._colon_gap
-            if i + 1 < len(names):
-                opening = self._places[slot]
-                end = opening - 1 - self._comma_gap
-                follows = self._all_are(end, _COMMA) and (
-                    not self._comma_gap or self._all_are(end + 1, _SPACE)
-                )
-            else:
-                end, follows = ends - 1, True
-            if not follows or not (end > first).all():
+            # The comma itself is looked at with the key behind it.
+            end = self._places[slot] - len(comma) if i + 1 < len(names) else ends - 1
+            if not (end > first).all():
                 yield None
                 return
             if kind is Scalar.STRING:
@@ -99,19 +97,17 @@ class _Layout:
                 first, end = begin + 1, stop
             yield first, end
 
-    def _is_key(self, key: Places, name: bytes) -> bool:
-        """Whether the name, its closing quote and the colon stand behind each place in `key`."""
-        expected = name + b'":' + b" " * self._colon_gap
-        if int(key[-1]) + 1 + len(expected) > len(self._data):
+    def _is_key(self, key: Places, before: bytes, name: bytes) -> bool:
+        """Whether around each quote in `key` are `before`, the name, its end and the colon."""
+        expected = before + b'"' + name + b'":' + b" " * self._colon_gap
+        first = key - len(before)
+        if int(first[0]) < 0 or int(first[-1]) + len(expected) > len(self._data):
             return False
         # One gather of the whole key a line: a view of every run of that many bytes.
         runs = np.ndarray(
             (len(self._data) - len(expected) + 1,), f"V{len(expected)}", self._data, strides=(1,)
         )
-        return runs[key + 1].tobytes() == expected * len(key)
-
-    def _all_are(self, places: Places, byte: int) -> bool:
-        return bool((self._data.take(places, mode="clip") == byte).all())
+        return runs[first].tobytes() == expected * len(key)
 
 
 def _is_flat(kind: JsonType) -> bool:
@@ -146,8 +142,8 @@ def _strings(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:
 
 
 def _integers(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:
-    lead, _, digits = _lead(data, first, end)
-    if not (_is_digit(lead) & ((lead != _ZERO) | (digits == 1))).all():
+    lead, start = _lead(data, first)
+    if not (_is_digit(lead) & ((lead != _ZERO) | (end - start == 1))).all():
         return None
     # What lies between two values is null to the cast, which passes over it: nothing is copied.
     every_second: Any = np.full(len(first) // 4 + 1, 0b0101_0101, np.uint8)
@@ -159,8 +155,9 @@ def _integers(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any
 
 
 def _floats(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:
-    lead, second, digits = _lead(data, first, end)
-    whole_zero = (digits == 1) | (second == _DOT) | ((second | _LOWER) == _EXPONENT)
+    lead, start = _lead(data, first)
+    second = data.take(start + 1, mode="clip")
+    whole_zero = (end - start == 1) | (second == _DOT) | ((second | _LOWER) == _EXPONENT)
     if not (_is_digit(lead) & ((lead != _ZERO) | whole_zero)).all():
         return None
     if not _is_digit(data.take(end - 1, mode="clip")).all():
@@ -187,12 +184,14 @@ def _booleans(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any
     return pa.array(truth)
 
 
-def _lead(data: _Bytes, first: Places, end: Places) -> tuple[_Bytes, _Bytes, Places]:
-    """First character behind a minus sign, the one after it, and the length without the sign."""
-    minus = data.take(first, mode="clip") == _MINUS
-    digits = first + minus
-    lead, second = data.take(digits, mode="clip"), data.take(digits + 1, mode="clip")
-    return lead, second, end - digits
+def _lead(data: _Bytes, first: Places) -> tuple[_Bytes, Places]:
+    """The first character of each number behind its minus sign, and where it is."""
+    lead = data.take(first, mode="clip")
+    minus = lead == _MINUS
+    if not minus.any():
+        return lead, first
+    start = first + minus
+    return data.take(start, mode="clip"), start
 
 
 def _is_digit(bytes_: _Bytes) -> npt.NDArray[np.bool_]:
@@ -208,7 +207,7 @@ def _cast(tokens: Any, kind: pa.DataType) -> Any:
         return None
 
 
-_QUOTE, _COLON, _COMMA, _SPACE, _BACKSLASH = b'":, \\'
+_QUOTE, _SPACE, _BACKSLASH = b'" \\'
 _MINUS, _DOT, _ZERO, _NINE, _EXPONENT, _LOWER = b"-.09e "
 _TRUE, _FALSE = b"true", b"false"
 _EXACT = pa.scalar(float(EXACT_FLOAT_INT_MAX))
