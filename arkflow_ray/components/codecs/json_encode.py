@@ -10,9 +10,7 @@ The text is what `arrow_json::LineDelimitedWriter` makes, byte for byte; nothing
 import io
 from typing import Any
 
-import arro3.io
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from arkflow_kernel.errors import ComponentError
 from arkflow_ray.components.rust_export import safe_for_rust
@@ -23,6 +21,8 @@ def encode_lines(batch: pa.RecordBatch) -> bytes:
 
     ComponentError for a column that JSON cannot hold (a map whose keys are not text).
     """
+    import arro3.io  # here, and below, so that `validate` does not wait for it
+
     out = io.BytesIO()
     # Metadata says nothing about rows, and bytes that are not UTF-8 in it stop the export.
     plain = safe_for_rust(batch).replace_schema_metadata(None)
@@ -55,6 +55,8 @@ def encode_rows(batch: pa.RecordBatch) -> pa.BinaryArray:
         pa.py_buffer(_OFFSET_ZERO + (len(lines) - 1).to_bytes(4, "little")),
         pa.py_buffer(lines),
     )
+    import pyarrow.compute as pc
+
     parts: Any = pc.split_pattern(text, "\n")
     rows: pa.BinaryArray = parts.values.view(pa.binary())
     return rows

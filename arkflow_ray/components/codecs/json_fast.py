@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from arkflow_kernel.limits import EXACT_FLOAT_INT_MAX
@@ -138,10 +137,16 @@ def _settled(array: Any, kind: JsonType) -> Any:
     if kind is Scalar.NULL:
         return pa.nulls(len(array)) if array.null_count == len(array) else None
     if kind is Scalar.FLOAT:
-        # Not smaller also for NaN and the infinities. 2^53 itself may be a rounded integer.
-        exact = pc.all(pc.less(pc.abs(array), _EXACT)).as_py()
-        return None if exact is False else array
+        return array if are_exact(array) else None
     return array
+
+
+def are_exact(floats: Any) -> bool:
+    """Whether no float can be a rounded integer: all below 2^53 in magnitude, and numbers."""
+    import pyarrow.compute as pc  # a tenth of a second that `validate` need not wait for
+
+    # Not smaller also for NaN and the infinities. Without a value at all the answer is null.
+    return pc.all(pc.less(pc.abs(floats), _EXACT)).as_py() is not False
 
 
 def _with_children(array: Any, kind: JsonType, children: list[tuple[Any, JsonType]]) -> Any:
@@ -155,4 +160,4 @@ def _with_children(array: Any, kind: JsonType, children: list[tuple[Any, JsonTyp
 _NULL_BESIDE = re.compile(rb"\}[ \t\r\n]*n")
 _EXACT = pa.scalar(float(EXACT_FLOAT_INT_MAX))
 
-__all__ = ["BREAK", "CLOSE", "OPEN", "ReadPlan", "is_utf8", "read_texts"]
+__all__ = ["BREAK", "CLOSE", "OPEN", "ReadPlan", "are_exact", "is_utf8", "read_texts"]

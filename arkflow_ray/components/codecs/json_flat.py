@@ -13,9 +13,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from arkflow_kernel.limits import EXACT_FLOAT_INT_MAX
+from arkflow_ray.components.codecs.json_fast import are_exact
 from arkflow_ray.components.codecs.json_types import JsonType, Scalar, StructType
 
 Places = npt.NDArray[np.int64]
@@ -168,9 +167,7 @@ def _floats(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:
     if not _is_digit(packed[np.flatnonzero(packed == _DOT) + 1]).all():
         return None
     floats = _cast(tokens, pa.float64())
-    # As in `json_fast`: also infinities, and 2^53, which may be a rounded integer.
-    exact = floats is not None and pc.all(pc.less(pc.abs(floats), _EXACT)).as_py()
-    return floats if exact else None
+    return floats if floats is not None and are_exact(floats) else None
 
 
 def _booleans(text: memoryview, data: _Bytes, first: Places, end: Places) -> Any:  # noqa: ARG001
@@ -210,7 +207,6 @@ def _cast(tokens: Any, kind: pa.DataType) -> Any:
 _QUOTE, _SPACE, _BACKSLASH = b'" \\'
 _MINUS, _DOT, _ZERO, _NINE, _EXPONENT, _LOWER = b"-.09e "
 _TRUE, _FALSE = b"true", b"false"
-_EXACT = pa.scalar(float(EXACT_FLOAT_INT_MAX))
 _READ: Final[dict[Any, Any]] = {
     Scalar.STRING: _strings,
     Scalar.INT: _integers,

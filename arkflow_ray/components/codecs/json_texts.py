@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from arkflow_ray.components.codecs.json_fast import (
     BREAK,
@@ -130,6 +129,8 @@ class Payloads:
         self._trimmed = payloads
         self._places, self._shaped = _shaped(payloads)
         if not self._shaped.all():
+            import pyarrow.compute as pc
+
             text: Any = payloads.view(pa.string())
             self._trimmed = pc.ascii_trim(text, characters=" \t\r\n").view(pa.binary())
             self._places, self._shaped = _shaped(self._trimmed)
@@ -150,6 +151,8 @@ class Payloads:
         """See `Texts.read`."""
         if low >= high or not self._shaped[low:high].all():
             return None
+        import pyarrow.compute as pc
+
         lists: Any = pa.ListArray.from_arrays(pa.array([low, high], pa.int32()), self._trimmed)
         joined: Any = pc.binary_join(lists, b"\n")
         text = memoryview(joined[0].as_buffer())
