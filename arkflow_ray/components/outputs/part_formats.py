@@ -4,6 +4,7 @@ A writer holds one schema and a bounded number of rows; it knows neither names n
 library is imported when its format is first used.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Final, Protocol, cast
 
 import pyarrow as pa
@@ -79,7 +80,7 @@ class _Csv:
         self.finish()
 
 
-class _Grouped:
+class _Grouped(ABC):
     """Gathers rows until they are worth a row group (Parquet) or a record batch (Arrow)."""
 
     def __init__(self, rows_max: int, bytes_max: int) -> None:
@@ -109,11 +110,11 @@ class _Grouped:
             self._rows = self._bytes = 0
             self._put(table)
 
-    def _put(self, table: pa.Table) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _put(self, table: pa.Table) -> None: ...
 
-    def _end(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _end(self) -> None: ...
 
 
 class _Parquet(_Grouped):
