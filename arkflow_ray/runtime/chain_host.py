@@ -73,6 +73,7 @@ class ChainHost:
         self._lanes: dict[LaneKey, LaneThread] = {}
         self._usage_at_start: ChainUsage | None = None
         self._usage_at_end: ChainUsage | None = None
+        self._times_out = any(op.timeout_ms is not None for op in plan.operators)
         self._stale = False
         self._report: ChainReport | None = None
         self._report_due_ms = MonotonicMs(0)
@@ -130,11 +131,12 @@ class ChainHost:
             self._start_items()
 
     def _wait_s(self, task: ChainTask) -> float | None:
+        now_ms = self._clock.moment().now_ms
         report_ms = self._report_due_ms if self._stale else None
-        overdue_ms = MonotonicMs(self._clock.moment().now_ms + OVERDUE_CHECK_MS)
-        busy_ms = overdue_ms if self._worker_of else None
-        due_ms = deadline(task.next_deadline_ms(), report_ms, busy_ms)
-        return None if due_ms is None else max(0.0, (due_ms - self._clock.moment().now_ms) / 1000)
+        watched = self._times_out and bool(self._worker_of)
+        overdue_ms = MonotonicMs(now_ms + OVERDUE_CHECK_MS) if watched else None
+        due_ms = deadline(task.next_deadline_ms(), report_ms, overdue_ms)
+        return None if due_ms is None else max(0.0, (due_ms - now_ms) / 1000)
 
     def _due(self, task: ChainTask) -> ChainEvent | None:
         """An operator over its time-out, else a tick that is due."""

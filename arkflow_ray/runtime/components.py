@@ -1,8 +1,8 @@
 """Builds a chain's components from the registry, with secrets resolved (M8)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from arkflow_kernel.errors import ComponentError
 from arkflow_kernel.plan import ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
@@ -34,35 +34,36 @@ class RegistryComponents:
 
     def source(self, plan: SourcePlan) -> SourceReader:
         """See `ComponentFactory.source`."""
-        component, context = paced(plan), BuildContext(plan.operator)
-        hiding = self._hiding(plan.operator, component)
-        built = cast(SourceReader, self._build(ComponentKind.INPUT, component, context, hiding))
-        return HidingSource(built, hiding) if hiding.needed else built
+        context = BuildContext(plan.operator)
+        built = self._build(ComponentKind.INPUT, paced(plan), context, HidingSource)
+        return cast(SourceReader, built)
 
     def operator(self, plan: OperatorPlan, workers: int) -> Operator:
         """See `ComponentFactory.operator`."""
-        component, context = plan.component, BuildContext(plan.operator, workers=workers)
-        hiding = self._hiding(plan.operator, component)
-        built = cast(Operator, self._build(ComponentKind.PROCESSOR, component, context, hiding))
-        return HidingOperator(built, hiding) if hiding.needed else built
+        context = BuildContext(plan.operator, workers=workers)
+        built = self._build(ComponentKind.PROCESSOR, plan.component, context, HidingOperator)
+        return cast(Operator, built)
 
     def sink(self, plan: SinkPlan) -> SinkWriter:
         """See `ComponentFactory.sink`."""
-        component, context = plan.component, BuildContext(plan.operator, lines=self._lines)
-        hiding = self._hiding(plan.operator, component)
-        built = cast(SinkWriter, self._build(ComponentKind.OUTPUT, component, context, hiding))
-        return HidingSink(built, hiding) if hiding.needed else built
-
-    def _hiding(self, operator: str, plan: ComponentPlan) -> SecretHiding:
-        return SecretHiding(operator, [plan.config, plan.codec], self._secrets)
+        context = BuildContext(plan.operator, lines=self._lines)
+        built = self._build(ComponentKind.OUTPUT, plan.component, context, HidingSink)
+        return cast(SinkWriter, built)
 
     def _build(
-        self, kind: ComponentKind, plan: ComponentPlan, context: BuildContext, hiding: SecretHiding
+        self,
+        kind: ComponentKind,
+        plan: ComponentPlan,
+        context: BuildContext,
+        hide: Callable[[Any, SecretHiding], Built],
     ) -> Built:
+        """The component, behind `hide` if its configuration names secrets."""
+        hiding = SecretHiding(context.operator, [plan.config, plan.codec], self._secrets)
         with hiding.errors(ComponentError):
-            return build_component(
+            built = build_component(
                 kind, plan, context, resolve=lambda config: resolve_secrets(config, self._secrets)
             )
+        return hide(built, hiding) if hiding.needed else built
 
 
 def paced(plan: SourcePlan) -> ComponentPlan:

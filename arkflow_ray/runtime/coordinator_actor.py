@@ -39,6 +39,7 @@ from arkflow_kernel.protocol import (
 from arkflow_ray.runtime.chain_actor import CONCURRENCY_GROUPS, ChainActor, Deployment
 from arkflow_ray.runtime.clock import SystemClock
 from arkflow_ray.runtime.mailbox import Mailbox
+from arkflow_ray.runtime.ray_errors import first_line
 
 HANDSHAKE_TIMEOUT_S = 60.0
 
@@ -254,9 +255,8 @@ def _grouped(actor: type[ChainActor]) -> type[ChainActor]:
 
 
 def _lost(chain: ChainId, error: RayError) -> ActorLostError:
-    first = str(error).strip().splitlines()
-    reason = first[0] if first else type(error).__name__
-    return ActorLostError(f"the process of chain '{chain}' died: {type(error).__name__}: {reason}")
+    told = f"{type(error).__name__}: {first_line(error)}"
+    return ActorLostError(f"the process of chain '{chain}' died: {told}")
 
 
 __all__ = ["CoordinatorActor", "JobSettings"]

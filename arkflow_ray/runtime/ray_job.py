@@ -19,6 +19,7 @@ from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import LineOutput
 from arkflow_kernel.protocol import JobOutcome, JobStatus, OutcomeKind
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
+from arkflow_ray.runtime.ray_errors import first_line
 
 POLL_S = 0.2
 ANSWER_TIMEOUT_S = 30.0
@@ -51,8 +52,8 @@ class RayJob(KernelHandle):
             outcome: JobOutcome = ray.get(self._run)
             self._poll()
         except RayError as error:
-            first = str(error).strip().splitlines()[0]
-            lost = ActorLostError(f"the coordinator of job '{self._graph.job}' died: {first}")
+            told = f"the coordinator of job '{self._graph.job}' died: {first_line(error)}"
+            lost = ActorLostError(told)
             outcome = JobOutcome(OutcomeKind.FAILED, lost)
         ray.kill(self._coordinator, no_restart=True)
         for printer in self._printers.values():
@@ -86,10 +87,10 @@ class RayJob(KernelHandle):
         try:
             status: JobStatus = ray.get(self._coordinator.status.remote(), timeout=START_TIMEOUT_S)
         except RayError as error:
-            first = str(error).strip().splitlines()[0]
             raise ResourceError(
                 f"the coordinator of job '{self._graph.job}' did not start within "
-                f"{START_TIMEOUT_S:.0f} s: {first}; `ray status` shows what the cluster lacks"
+                f"{START_TIMEOUT_S:.0f} s: {first_line(error)}; "
+                "`ray status` shows what the cluster lacks"
             ) from error
         return status
 

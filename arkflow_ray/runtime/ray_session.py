@@ -16,6 +16,7 @@ import ray
 
 from arkflow_kernel.errors import ClusterError, ResourceError
 from arkflow_kernel.limits import MIB
+from arkflow_ray.runtime.ray_errors import first_line
 
 OBJECT_STORE_BYTES: Final = 128 * MIB
 SHARED_MEMORY: Final = "/dev/shm"
@@ -82,9 +83,8 @@ def _refusal(error: BaseException) -> str:
             "it asks for a token, which Ray does not send to an address that is given; "
             "RAY_AUTH_MODE=token makes it send the one in ~/.ray/auth_token"
         )
-    reason = str(error).strip().splitlines()
     return (
-        f"{reason[0] if reason else type(error).__name__}; is it running, and does it listen "
+        f"{first_line(error)}; is it running, and does it listen "
         "there? `ray status` on the head node tells"
     )
 
@@ -112,9 +112,8 @@ def _start(on_phase: Callable[[str], None]) -> RaySession:
         shutil.rmtree(folder, ignore_errors=True)
         if not isinstance(error, _INIT_ERRORS):
             raise
-        reason = str(error).strip().splitlines()
         raise ResourceError(
-            f"cannot start a local Ray: {reason[0] if reason else type(error).__name__}; "
+            f"cannot start a local Ray: {first_line(error)}; "
             "`arkflow-ray run --inline` runs without Ray"
         ) from error
     return RaySession(True, True, CPUS_PER_CHAIN_LOCAL, folder)

@@ -19,7 +19,7 @@ class Session(Protocol):
 
 
 class RunningJob:
-    """A job and the thread that waits for it. All methods return at once, but `outcome`'s None."""
+    """A job and the thread that waits for it. All methods but `run` return at once."""
 
     def __init__(self, job: JobId, chains: int, handle: KernelHandle) -> None:
         self.job = job
