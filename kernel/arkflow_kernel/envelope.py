@@ -23,10 +23,26 @@ class RoundKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """A batch with its number on this edge, from 1 and without gaps (E6)."""
+    """Rows with their number on this channel, from 1 and without gaps (E6).
+
+    `pieces` are batches of one schema, in order, never empty. Whoever hands the envelope over to
+    the receiver joins them: its lane runs one batch. `size_bytes` is what credit counts.
+    """
 
     sequence: Sequence
-    batch: pa.RecordBatch
+    pieces: tuple[pa.RecordBatch, ...]
+    size_bytes: int
+
+    @property
+    def num_rows(self) -> int:
+        """Rows of all pieces."""
+        return sum(piece.num_rows for piece in self.pieces)
+
+    def joined(self) -> "Data":
+        """The same rows in one piece; copies them if there are several."""
+        if len(self.pieces) == 1:
+            return self
+        return Data(self.sequence, (pa.concat_batches(self.pieces),), self.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +75,12 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class EndOfStream:
-    """No data follows on this edge; barriers still may (E1)."""
+    """No data follows on this edge; barriers still may (E1).
+
+    `stopped`: the data did not end, a user stopped the job; operators are not finished (D5).
+    """
+
+    stopped: bool = False
 
 
 Envelope = Data | Barrier | Watermark | Idle | Reset | EndOfStream

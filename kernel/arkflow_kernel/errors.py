@@ -116,6 +116,10 @@ class ActorLostError(ArkflowError):
     """A process of the job died or does not answer."""
 
 
+class ChannelError(ArkflowError):
+    """A channel broke, or its peer broke its rules. The attempt ends; never the root cause (H9)."""
+
+
 class ResourceError(ArkflowError):
     """The machine or the cluster lacks something that the job needs."""
 
@@ -140,6 +144,7 @@ __all__ = [
     "ActorLostError",
     "ArkflowError",
     "BadRowError",
+    "ChannelError",
     "ClusterError",
     "ComponentError",
     "ConfigError",

@@ -21,8 +21,11 @@ ChainId = NewType("ChainId", str)
 EdgeId = NewType("EdgeId", str)
 """Name of an edge of the operator graph, unique inside its job."""
 
+ChannelId = NewType("ChannelId", str)
+"""One channel of an edge, from a subtask to a subtask: `<edge>[<from>-<to>]`."""
+
 OutputId = NewType("OutputId", str)
-"""Where rows leave a chain: the id of a fused sink operator, or of an edge to another chain."""
+"""Where rows leave a chain: the id of a fused sink, of an edge, or of one channel of an edge."""
 
 SplitId = NewType("SplitId", str)
 """Physical partition of a source: a file, a byte range, a Kafka partition. Stable over restarts."""
@@ -38,6 +41,12 @@ CheckpointId = NewType("CheckpointId", int)
 
 Sequence = NewType("Sequence", int)
 """Number of a batch on one edge or of one split, from 1, without gaps; 0 is "none yet"."""
+
+FIRST_SUBTASK = SubtaskIndex(0)
+"""The only subtask of an operator that is not parallel."""
+
+FIRST_GENERATION = Generation(1)
+"""The first attempt of a job."""
 
 RequestToken = NewType("RequestToken", int)
 """Names one request of a machine; its one answer carries the same token."""
@@ -58,8 +67,11 @@ KeyGroup = NewType("KeyGroup", int)
 """`hash(key) mod max_parallelism`: the unit of state ownership and of rescaling (G3)."""
 
 __all__ = [
+    "FIRST_GENERATION",
+    "FIRST_SUBTASK",
     "NO_CHECKPOINT",
     "ChainId",
+    "ChannelId",
     "CheckpointId",
     "EdgeId",
     "EventTimeMs",

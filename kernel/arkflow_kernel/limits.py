@@ -29,6 +29,42 @@ READ_AHEAD_BATCHES_MAX: Final = 1
 FRONTIER_PAIRS_MAX: Final = 4_096
 """(sequence, position) pairs that a commit frontier keeps (F1)."""
 
+CHANNEL_ENVELOPES_DEFAULT: Final = 1_024
+"""Data envelopes that a sender may have outstanding on one channel (E3)."""
+
+CHANNEL_BYTES_MAX: Final = 32 * MIB
+"""Bytes that a sender may have outstanding on one channel; more only costs CPU (E3)."""
+
+CHANNEL_BYTES_MIN: Final = MIB
+"""The least share of a chain's input budget that one channel gets (E3)."""
+
+CHAIN_INPUT_BYTES_DEFAULT: Final = 256 * MIB
+"""Input budget of a chain, shared by its channels (E3)."""
+
+COALESCING_BYTES_MAX: Final = 16 * MIB
+"""Bytes of small pieces that all outboxes of a chain may keep back together (E3)."""
+
+FRAME_BYTES_TARGET: Final = MIB
+"""Small pieces are joined up to this size before they are sent (H8a)."""
+
+FRAME_BYTES_MAX: Final = 64 * MIB
+"""A frame that claims more is refused before anything is allocated (E3, H3)."""
+
+LINGER_MS: Final = 10
+"""How long a small piece waits for company while its channel is busy."""
+
+OUTBOX_QUEUED_MAX: Final = 2
+"""Data envelopes of one channel that wait for credit, beyond those that the peer holds."""
+
+BARRIERS_QUEUED_MAX: Final = 2
+"""Rounds whose barriers may wait in one outbox (E4)."""
+
+STALL_TIMEOUT_MS: Final = 30_000
+"""A wait without progress that is reported (E5)."""
+
+HEARTBEAT_TIMEOUT_MS: Final = 10_000
+"""A chain that is not heard of for so long counts as hung, and is killed (D2)."""
+
 SETTLEMENT_ENTRIES_MAX: Final = 4_096
 """Entries of a settlement queue before every second one merges into its successor (F3)."""
 
@@ -54,27 +90,41 @@ MAX_PARALLELISM_DEFAULT: Final = 128
 """Key groups of a job (C.1 of the reference)."""
 
 # A slice must fit a frame, and a row that is let through must fit a frame of its own.
-assert SLICE_BYTES_MAX <= ROW_BYTES_MAX
+assert SLICE_BYTES_MAX <= ROW_BYTES_MAX <= FRAME_BYTES_MAX
+assert FRAME_BYTES_TARGET <= SLICE_BYTES_MAX
+assert CHANNEL_BYTES_MIN <= CHANNEL_BYTES_MAX <= CHAIN_INPUT_BYTES_DEFAULT
 # Halving a full queue must leave room, or every entry would merge.
 assert FRONTIER_PAIRS_MAX >= 4
 assert SETTLEMENT_ENTRIES_MAX >= 4
 
 __all__ = [
+    "BARRIERS_QUEUED_MAX",
     "BATCH_ROWS_DEFAULT",
+    "CHAIN_INPUT_BYTES_DEFAULT",
+    "CHANNEL_BYTES_MAX",
+    "CHANNEL_BYTES_MIN",
+    "CHANNEL_ENVELOPES_DEFAULT",
+    "COALESCING_BYTES_MAX",
     "EXACT_FLOAT_INT_MAX",
+    "FRAME_BYTES_MAX",
+    "FRAME_BYTES_TARGET",
     "FRONTIER_PAIRS_MAX",
+    "HEARTBEAT_TIMEOUT_MS",
     "INT64_MAX",
     "INT64_MIN",
     "KIB",
     "LANE_ITEMS_QUEUED_MAX",
+    "LINGER_MS",
     "MAX_PARALLELISM_DEFAULT",
     "MIB",
+    "OUTBOX_QUEUED_MAX",
     "READ_AHEAD_BATCHES_MAX",
     "REPORT_INTERVAL_MS",
     "ROW_BYTES_MAX",
     "SETTLEMENT_ENTRIES_MAX",
     "SLICE_BYTES_MAX",
     "SLICE_ROWS_MAX",
+    "STALL_TIMEOUT_MS",
     "STORY_ENTRIES_MAX",
     "TEARDOWN_TIMEOUT_MS",
     "WORKERS_MAX",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from arkflow_kernel.ids import ChainId, OperatorId, OutputId
+from arkflow_kernel.ids import ChainId, ChannelId, OperatorId, OutputId
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,36 @@ class OperatorCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelStatistics:
+    """One outgoing channel: envelopes sent, taken and settled, what waits, what is on the way."""
+
+    channel: ChannelId
+    sent: int = 0
+    taken: int = 0
+    settled: int = 0
+    waiting_bytes: int = 0
+    outstanding_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that made no progress for `STALL_TIMEOUT_MS` or longer (E5).
+
+    `on` names what is waited for as a user knows it ("sink 'out'", "channel e[0-1]"), `detail`
+    says what is missing, `waited_ms` how long.
+    """
+
+    on: str
+    detail: str
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChainStatistics:
-    """Snapshot of one chain's counters. Times are wall milliseconds spent in a state.
+    """Snapshot of one chain's counters.
 
     `rows_to`: rows handed to each output, in the order of the plan; `rows_out` is their sum.
+    `held_bytes`: batches in queues, lane and outboxes, by their own sizes.
     """
 
     chain: ChainId
@@ -62,6 +88,8 @@ class ChainStatistics:
     settled_rows: int = 0
     confirmed_writes: int = 0
     stale_controls: int = 0
+    held_bytes: int = 0
+    channels: tuple[ChannelStatistics, ...] = ()
     operators: tuple[OperatorCounts, ...] = field(default_factory=tuple)
     rows_to: tuple[tuple[OutputId, int], ...] = ()
 
@@ -75,4 +103,4 @@ class ChainUsage:
     pid: int = 0
 
 
-__all__ = ["ChainStatistics", "ChainUsage", "OperatorCounts"]
+__all__ = ["ChainStatistics", "ChainUsage", "ChannelStatistics", "OperatorCounts", "Wait"]

@@ -8,7 +8,22 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from arkflow_kernel.ids import ChainId, EdgeId, JobId, OperatorId, OutputId, TaskId
+from arkflow_kernel.ids import (
+    FIRST_SUBTASK,
+    ChainId,
+    ChannelId,
+    EdgeId,
+    JobId,
+    OperatorId,
+    OutputId,
+    SubtaskIndex,
+    TaskId,
+)
+from arkflow_kernel.limits import (
+    CHANNEL_BYTES_MAX,
+    CHANNEL_ENVELOPES_DEFAULT,
+    MAX_PARALLELISM_DEFAULT,
+)
 
 
 class Mode(Enum):
@@ -52,6 +67,21 @@ class SourcePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class StatePlan:
+    """What one operator keeps per key (S1).
+
+    `count_field`: the column that gets the running row count of the key (`stateful: true`).
+    `max_bytes` bounds keys and values of live entries (S4); `ttl_ms` is None for no limit.
+    """
+
+    namespace: str
+    key_fields: tuple[str, ...]
+    count_field: str | None = None
+    max_bytes: int | None = None
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorPlan:
     """A fused operator between source and sinks. `timeout_ms` bounds one call of it (T1b)."""
 
@@ -59,6 +89,7 @@ class OperatorPlan:
     kind: str
     component: ComponentPlan
     timeout_ms: int | None = None
+    state: StatePlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +118,49 @@ class EdgePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelPlan:
+    """One channel: the part of an edge between two chains (E3).
+
+    `number` is the channel's number in its job, for frames. The capacities bound what the sender
+    may have outstanding.
+    """
+
+    channel: ChannelId
+    number: int
+    edge: EdgeId
+    source: ChainId
+    target: ChainId
+    capacity: int = CHANNEL_ENVELOPES_DEFAULT
+    capacity_bytes: int = CHANNEL_BYTES_MAX
+
+    @property
+    def output(self) -> OutputId:
+        """Where the sending chain's rows go to reach this channel."""
+        return OutputId(self.channel)
+
+
+@dataclass(frozen=True, slots=True)
+class OutletPlan:
+    """Where an edge leaves a chain, and how its rows are routed to the edge's channels (G2).
+
+    `output` is the edge's id. `channels` are in the order of the target's subtasks; Forward has
+    exactly one. Partitioned rows go to the channel whose subtask owns their key group (G3).
+    """
+
+    output: OutputId
+    kind: EdgeKind
+    channels: tuple[ChannelPlan, ...]
+    key_fields: tuple[str, ...] = ()
+    max_parallelism: int = MAX_PARALLELISM_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
 class ChainPlan:
     """One parallel instance of a chain: what one actor runs.
 
-    `outputs` get every row that the last operator yields; `error_output` gets bad rows and the
-    batches that an operator failed on, or is None: then the first of them fails the job.
+    It reads a source or has inputs, never both. `outputs` (sinks and edges) get every row that the
+    last operator yields; `error_output` gets bad rows and the batches that an operator failed on,
+    or is None: then the first of them fails the job.
     """
 
     chain: ChainId
@@ -103,6 +172,31 @@ class ChainPlan:
     workers: int = 1
     tasks: tuple[TaskId, ...] = ()
     resources: dict[str, float] = field(default_factory=dict)
+    inputs: tuple[ChannelPlan, ...] = ()
+    outlets: tuple[OutletPlan, ...] = ()
+    subtask: SubtaskIndex = FIRST_SUBTASK
+    parallelism: int = 1
+
+    @property
+    def channels(self) -> tuple[ChannelPlan, ...]:
+        """All channels that leave the chain."""
+        return tuple(channel for outlet in self.outlets for channel in outlet.channels)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPlan:
+    """When a failed attempt is followed by another (D3).
+
+    `strategy` is `exponential`, `fixed` or `none`. The first restart after a quiet time of
+    `reset_after_ms` is immediate; the next ones wait `initial_ms`, times `multiplier` each.
+    """
+
+    strategy: str = "exponential"
+    initial_ms: int = 1_000
+    max_ms: int = 60_000
+    multiplier: float = 2.0
+    reset_after_ms: int = 600_000
+    max_attempts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +209,7 @@ class ExecutionGraph:
     chains: tuple[ChainPlan, ...]
     edges: tuple[EdgePlan, ...]
     max_parallelism: int
+    restart: RestartPlan = RestartPlan()
 
     def chain(self, chain: ChainId) -> ChainPlan:
         """The plan of one chain; KeyError if it is not of this job."""
@@ -126,12 +221,16 @@ class ExecutionGraph:
 
 __all__ = [
     "ChainPlan",
+    "ChannelPlan",
     "ComponentPlan",
     "EdgeKind",
     "EdgePlan",
     "ExecutionGraph",
     "Mode",
     "OperatorPlan",
+    "OutletPlan",
+    "RestartPlan",
     "SinkPlan",
     "SourcePlan",
+    "StatePlan",
 ]

@@ -11,15 +11,18 @@ Which docstring says BEFORE or AFTER states a duty of the driver. `docs/protocol
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin
-from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.envelope import Envelope, RoundKind
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import (
+    FIRST_GENERATION,
     NO_CHECKPOINT,
     ChainId,
+    ChannelId,
     CheckpointId,
     Generation,
     MonotonicMs,
@@ -27,9 +30,9 @@ from arkflow_kernel.ids import (
     RequestToken,
     Sequence,
 )
-from arkflow_kernel.metrics import ChainStatistics, ChainUsage, OperatorCounts
+from arkflow_kernel.metrics import ChainStatistics, ChainUsage, OperatorCounts, Wait
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import Moment, ReadResult, SplitPosition, WriteReceipt
+from arkflow_kernel.ports import Moment, ReadResult, ReplayKind, SplitPosition, WriteReceipt
 
 # --- control -----------------------------------------------------------------------------------
 
@@ -141,11 +144,19 @@ class FinishItem:
 LaneItem = RunItem | FinishItem
 
 
+class Piece(NamedTuple):
+    """A batch on its way to one output (a sink or a channel); `size_bytes` is the batch's size."""
+
+    output: OutputId
+    batch: pa.RecordBatch
+    size_bytes: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class LaneSlice:
     """Results of a lane item: at most 8,192 rows and 8 MiB, in order per output (T1c)."""
 
-    outputs: tuple[tuple[OutputId, pa.RecordBatch], ...] = ()
+    pieces: tuple[Piece, ...] = ()
 
 
 # --- events of a chain -------------------------------------------------------------------------
@@ -216,7 +227,49 @@ class RequestFailed(Event):
     error: ArkflowError
 
 
-ChainEvent = Control | Tick | SourceRead | ItemDone | WriteDone | SourceCommitted | RequestFailed
+@dataclass(frozen=True, slots=True)
+class Deliver(Event):
+    """The head of an input channel's queue, taken off it. Data come in one piece.
+
+    Only while `ChainTask.takes(channel)`: until then the envelope stays in its queue, and holds
+    its sender's credit (T1).
+    """
+
+    channel: ChannelId
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class CreditGranted(Event):
+    """The receiver of an outgoing channel has taken everything up to `taken_upto` (E4, E8).
+
+    Both numbers are cumulative, so the newest message says all that earlier ones did.
+    """
+
+    channel: ChannelId
+    taken_upto: Sequence
+    settled_upto: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelBroken(Event):
+    """A connection broke, or its peer broke the channel's rules. Ends the attempt (H9)."""
+
+    error: ArkflowError
+
+
+ChainEvent = (
+    Control
+    | Tick
+    | SourceRead
+    | ItemDone
+    | WriteDone
+    | SourceCommitted
+    | RequestFailed
+    | Deliver
+    | CreditGranted
+    | ChannelBroken
+)
 
 # --- commands of a chain -----------------------------------------------------------------------
 
@@ -287,18 +340,39 @@ class CommitSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Emit:
+    """Notification: send the envelope, AFTER every earlier `Emit` to the same channel (E6).
+
+    Credit for it is there. The driver may join the pieces of data; it keeps nothing back.
+    """
+
+    channel: ChannelId
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class GrantCredit:
+    """Notification to the sender of an input channel: see `CreditGranted`. A newer one will do."""
+
+    channel: ChannelId
+    taken_upto: Sequence
+    settled_upto: Sequence
+
+
+@dataclass(frozen=True, slots=True)
 class EndChain:
     """Notification: the machine is done; it answers nothing more.
 
     The driver drops outstanding requests, closes the components in reverse order (R1, T4) and
-    reports the outcome AFTER that.
+    reports the outcome AFTER that. What was emitted and granted before goes out first, unless the
+    chain failed or was cancelled.
     """
 
     outcome: ChainOutcome
 
 
 Request = ReadSource | Submit | NextSlice | Write | RollSink | FlushSink | CommitSource
-ChainCommand = Request | EndChain
+ChainCommand = Request | Emit | GrantCredit | EndChain
 
 # --- events of a coordinator -------------------------------------------------------------------
 
@@ -310,7 +384,20 @@ class Begin(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChainReady(Event):
-    """Answer to `DeployChain`: built, opened, waiting for its first control state (D1)."""
+    """Answer to `DeployChain`: built, opened, waiting for its channels and its control (D1).
+
+    `replay` and `commits` are those of the chain's source, None and False without one.
+    """
+
+    token: RequestToken
+    chain: ChainId
+    replay: ReplayKind | None = None
+    commits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChainConnected(Event):
+    """Answer to `ConnectChain`: every outgoing channel of the chain has its peer."""
 
     token: RequestToken
     chain: ChainId
@@ -318,28 +405,26 @@ class ChainReady(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChainReport(Event):
-    """Heartbeat of a running chain: counters and how far its source is settled."""
+    """Heartbeat of a running chain: counters, how far its source is settled, what stalls (E5)."""
 
     chain: ChainId
+    generation: Generation
     statistics: ChainStatistics
     frontier: tuple[SplitPosition, ...] = ()
     usage: ChainUsage | None = None
+    waits: tuple[Wait, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ChainEnded(Event):
-    """A chain ended, by itself or because its process died (P1). Its parts are closed or gone."""
+    """A chain ended, by itself or because its process died (P1). Its parts are closed or gone.
+
+    May be repeated; those of an older generation are dropped.
+    """
 
     chain: ChainId
+    generation: Generation
     outcome: ChainOutcome
-
-
-@dataclass(frozen=True, slots=True)
-class ChainClosed(Event):
-    """Answer to `CloseChain`: confirmed closed, or its process is dead (D4)."""
-
-    token: RequestToken
-    chain: ChainId
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,9 +440,9 @@ class CancelRequested(Event):
 CoordinatorEvent = (
     Begin
     | ChainReady
+    | ChainConnected
     | ChainReport
     | ChainEnded
-    | ChainClosed
     | StopRequested
     | CancelRequested
     | Tick
@@ -368,9 +453,10 @@ CoordinatorEvent = (
 
 @dataclass(frozen=True, slots=True)
 class DeployChain:
-    """Request: create or reuse an actor, build and open the chain's components (D1).
+    """Request: create or reuse an actor, build and open the chain's components (D1, P1).
 
-    Answer: `ChainReady`, or `ChainEnded` with the failure.
+    AFTER the chain's end in the generation before. Answer: `ChainReady`, or `ChainEnded` with the
+    failure.
     """
 
     token: RequestToken
@@ -388,22 +474,34 @@ class SendControl:
 
 
 @dataclass(frozen=True, slots=True)
-class CloseChain:
-    """Request: tear the chain down; `kill` without asking it. Answer: `ChainClosed` (D4)."""
+class ConnectChain:
+    """Request: open the chain's outgoing channels. AFTER all chains of the attempt are ready (D1).
+
+    Answer: `ChainConnected`, or `ChainEnded` with the failure.
+    """
 
     token: RequestToken
     chain: ChainId
-    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KillChain:
+    """Request: end the chain's process without asking it (D4). Answer: `ChainEnded`, if it has
+    not come already; a `DeployChain` or `ConnectChain` that waits is answered by the same.
+    """
+
+    chain: ChainId
+    generation: Generation
 
 
 @dataclass(frozen=True, slots=True)
 class EndJob:
-    """Notification: the job is over. AFTER every chain is closed or dead."""
+    """Notification: the job is over; its processes may go. AFTER every chain has ended."""
 
     outcome: JobOutcome
 
 
-CoordinatorCommand = DeployChain | SendControl | CloseChain | EndJob
+CoordinatorCommand = DeployChain | ConnectChain | SendControl | KillChain | EndJob
 
 
 class JobState(Enum):
@@ -412,6 +510,7 @@ class JobState(Enum):
     CREATED = "created"
     DEPLOYING = "deploying"
     RUNNING = "running"
+    RESTARTING = "restarting"
     STOPPING = "stopping"
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -421,7 +520,11 @@ class JobState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """Snapshot of a job for users: its state, why it is in it, and its chains' counters."""
+    """Snapshot of a job for users: its state, why it is in it, and its chains' counters.
+
+    `generation` is the number of the attempt, `restarts` how many were made after failures;
+    `waits` holds what stalls, per chain (E5).
+    """
 
     state: JobState
     cause: str
@@ -430,6 +533,9 @@ class JobStatus:
     usage: Mapping[ChainId, ChainUsage] = field(default_factory=dict)
     ready: int = 0
     error: ArkflowError | None = None
+    generation: Generation = FIRST_GENERATION
+    restarts: int = 0
+    waits: Mapping[ChainId, tuple[Wait, ...]] = field(default_factory=dict)
 
 
 def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
@@ -440,35 +546,42 @@ def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
 __all__ = [
     "Begin",
     "CancelRequested",
-    "ChainClosed",
     "ChainCommand",
+    "ChainConnected",
     "ChainEnded",
     "ChainEvent",
     "ChainOutcome",
     "ChainReady",
     "ChainReport",
-    "CloseChain",
+    "ChannelBroken",
     "CommitPermit",
     "CommitSource",
+    "ConnectChain",
     "Control",
     "ControlState",
     "CoordinatorCommand",
     "CoordinatorEvent",
+    "CreditGranted",
+    "Deliver",
     "DeployChain",
     "Desired",
+    "Emit",
     "EndChain",
     "EndJob",
     "Event",
     "FinishItem",
     "FlushSink",
+    "GrantCredit",
     "ItemDone",
     "JobOutcome",
     "JobState",
     "JobStatus",
+    "KillChain",
     "LaneItem",
     "LaneSlice",
     "NextSlice",
     "OutcomeKind",
+    "Piece",
     "ReadSource",
     "Request",
     "RequestFailed",
