@@ -15,16 +15,19 @@ conflict: outputs confirm independently; the slowest of them holds the head.
 from collections import deque
 from dataclasses import dataclass
 
-from arkflow_kernel.ids import Sequence, SplitId
+from arkflow_kernel.ids import ChannelId, Sequence, SplitId
 from arkflow_kernel.limits import FRONTIER_PAIRS_MAX, SETTLEMENT_ENTRIES_MAX
 from arkflow_kernel.ports import Position, SplitPosition
+
+StreamKey = SplitId | ChannelId
+"""Where numbered batches enter a chain: a split of its source, or an input channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettledRange:
-    """Batches `first` to `last` of a split, both included, are settled."""
+    """Batches `first` to `last` of a stream, both included, are settled."""
 
-    split: SplitId
+    stream: StreamKey
     first: Sequence
     last: Sequence
 
@@ -99,9 +102,65 @@ class CommitFrontier:
         self._pairs.append(newest)
 
 
+class SourceCommits:
+    """The frontiers of all splits of one source, and what its own system was told of them (F3, F6).
+
+    `commits`: the source wants to hear. One commit is on its way at a time; the next one covers
+    what was settled meanwhile. `restored` positions are the frontier until a batch is settled.
+    """
+
+    def __init__(self, restored: tuple[SplitPosition, ...], *, commits: bool) -> None:
+        self._commits = commits
+        self._restored = {position.split: position for position in restored}
+        self._frontiers: dict[SplitId, CommitFrontier] = {}
+        self._due = False
+        self._under_way = False
+
+    def track(self, split: SplitId, sequence: Sequence, position: Position, *, ended: bool) -> None:
+        """A batch goes to the lane; `position` is where its split continues behind it."""
+        frontier = self._frontiers.get(split)
+        if frontier is None:
+            frontier = self._frontiers[split] = CommitFrontier(split)
+        frontier.track(sequence, position, ended=ended)
+
+    def settle(self, split: SplitId, first: Sequence, last: Sequence) -> None:
+        """Batches of a split are settled."""
+        moved = self._frontiers[split].settle(first, last)
+        self._due |= moved and self._commits
+
+    def frontier(self) -> tuple[SplitPosition, ...]:
+        """Per split, the position below which everything is settled, by the names of the splits."""
+        positions = dict(self._restored)
+        for split, frontier in self._frontiers.items():
+            if frontier.exposed is not None:
+                positions[split] = frontier.exposed
+        return tuple(positions[split] for split in sorted(positions))
+
+    def take_due(self) -> bool:
+        """Whether a commit is to be ordered now; it then counts as under way."""
+        if not self._due or self._under_way:
+            return False
+        self._due, self._under_way = False, True
+        return True
+
+    def committed(self) -> None:
+        """The commit under way was answered."""
+        self._under_way = False
+
+    @property
+    def quiet(self) -> bool:
+        """The source knows everything that is settled."""
+        return not self._under_way and not self._due
+
+    def validate(self) -> None:
+        """Assert the invariants of every frontier."""
+        for frontier in self._frontiers.values():
+            frontier.validate()
+
+
 @dataclass(slots=True)
 class _Entry:
-    ranges: dict[SplitId, tuple[Sequence, Sequence]]
+    ranges: dict[StreamKey, tuple[Sequence, Sequence]]
     marks: tuple[Sequence, ...]
     rows: int
 
@@ -128,16 +187,16 @@ class SettlementQueue:
         return len(self._entries)
 
     def add(
-        self, split: SplitId, sequence: Sequence, marks: tuple[Sequence, ...], *, rows: int = 0
+        self, stream: StreamKey, sequence: Sequence, marks: tuple[Sequence, ...], *, rows: int = 0
     ) -> None:
         """A batch of `rows` is processed; it is settled once every output confirmed its mark."""
         assert len(marks) == len(self._confirmed)
         last = self._entries[-1] if self._entries else None
         if last is not None and last.marks == marks:
-            _extend(last.ranges, split, sequence, sequence)
+            _extend(last.ranges, stream, sequence, sequence)
             last.rows += rows
             return
-        self._entries.append(_Entry({split: (sequence, sequence)}, marks, rows))
+        self._entries.append(_Entry({stream: (sequence, sequence)}, marks, rows))
         if len(self._entries) > self._entries_max:
             self._merge_pairs()
 
@@ -150,7 +209,7 @@ class SettlementQueue:
         settled: list[SettledRange] = []
         while self._entries and self._is_settled(self._entries[0]):
             entry = self._entries.popleft()
-            settled += [SettledRange(split, a, b) for split, (a, b) in entry.ranges.items()]
+            settled += [SettledRange(key, a, b) for key, (a, b) in entry.ranges.items()]
             self._settled_rows += entry.rows
         return settled
 
@@ -169,8 +228,8 @@ class SettlementQueue:
         entries = list(self._entries)
         for i in range(0, len(entries) - 1, 2):
             first, second = entries[i], entries[i + 1]
-            for split, (low, high) in second.ranges.items():
-                _extend(first.ranges, split, low, high)
+            for stream, (low, high) in second.ranges.items():
+                _extend(first.ranges, stream, low, high)
             merged.append(_Entry(first.ranges, second.marks, first.rows + second.rows))
         if len(entries) % 2:
             merged.append(entries[-1])
@@ -178,12 +237,15 @@ class SettlementQueue:
 
 
 def _extend(
-    ranges: dict[SplitId, tuple[Sequence, Sequence]], split: SplitId, low: Sequence, high: Sequence
+    ranges: dict[StreamKey, tuple[Sequence, Sequence]],
+    stream: StreamKey,
+    low: Sequence,
+    high: Sequence,
 ) -> None:
-    """Add a range behind the one of the same split. Batches of a split come without gaps."""
-    known = ranges.get(split)
+    """Add a range behind the one of the same stream. Batches of a stream come without gaps."""
+    known = ranges.get(stream)
     assert known is None or known[1] + 1 == low, (known, low)
-    ranges[split] = (low if known is None else known[0], high)
+    ranges[stream] = (low if known is None else known[0], high)
 
 
-__all__ = ["CommitFrontier", "SettledRange", "SettlementQueue"]
+__all__ = ["CommitFrontier", "SettledRange", "SettlementQueue", "SourceCommits", "StreamKey"]

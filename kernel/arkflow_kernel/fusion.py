@@ -1,7 +1,8 @@
 """Which operators share a chain, for any graph of operators (G1).
 
 A chain is a line of operators, and the side sinks that take what fails or is late in it. It is
-named by its head, so a change elsewhere in the job leaves its name alone (G6).
+named by its head, so a change elsewhere in the job leaves its name alone (G6). Channels end at the
+head of a line, so an operator that takes side edges beside its rows is a head.
 """
 
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ def fusable(topology: Topology, edge: EdgeSpec) -> bool:
     """Whether the two operators at the ends of a main edge fuse (G1)."""
     return (
         edge.from_ != edge.to
+        and edge.to not in topology.taking_aside
         and not edge.partitioned
         and edge.type in (None, "forward")
         and len(topology.outputs[edge.from_]) == 1

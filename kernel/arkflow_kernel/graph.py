@@ -2,15 +2,16 @@
 
 A pure function of a valid JobSpec: the same job gives an equal plan, and a chain keeps its id
 when an unrelated operator comes or goes (G6). It plans every graph; what this release cannot run
-is said by `job_availability`, not here.
+is said by `job_availability`, not here. Channels are planned in `wiring`.
 """
 
 from typing import Any, Final
 
 from arkflow_kernel.fusion import FusedChain, fuse
-from arkflow_kernel.ids import ChainId, EdgeId, JobId, OperatorId, OutputId, TaskId
-from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec
+from arkflow_kernel.ids import EdgeId, JobId, OperatorId, OutputId, SubtaskIndex, TaskId
+from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec, RestartSpec
 from arkflow_kernel.job_mode import decide_mode, keeps
+from arkflow_kernel.operator_config import STATE_OUTPUT_DEFAULT, STATE_OUTPUT_KEY
 from arkflow_kernel.plan import (
     ChainPlan,
     ComponentPlan,
@@ -18,14 +19,21 @@ from arkflow_kernel.plan import (
     EdgePlan,
     ExecutionGraph,
     OperatorPlan,
+    OutletPlan,
+    RestartPlan,
     SinkPlan,
     SourcePlan,
+    StatePlan,
 )
 from arkflow_kernel.stream_compiler import WORKERS_KEY
-from arkflow_kernel.topology import Topology
+from arkflow_kernel.topology import Topology, counts_keys
+from arkflow_kernel.wiring import Wiring, chain_id, wire
 
 PYTHON_TIMEOUT_MS: Final = 60_000
 """Time-out of a call of a `python` processor that gives none (E.5 of the reference)."""
+
+STATE_NAMESPACE: Final = "default"
+"""Namespace of a job's state that names none (C.4 of the reference)."""
 
 _SOURCE_ONLY: Final = ("type", "name", "codec", "rows_per_second", WORKERS_KEY)
 
@@ -35,7 +43,8 @@ def build_graph(job: JobSpec) -> ExecutionGraph:
     topology = Topology(job)
     chains = fuse(topology)
     chain_of = {name: chain.head for chain in chains for name in chain.operators}
-    planner = _ChainPlanner(topology, chain_of)
+    edges = _edges(topology, chain_of)
+    planner = _ChainPlanner(topology, wire(topology, chain_of, edges))
     return ExecutionGraph(
         job=JobId(job.id),
         version=job.version,
@@ -45,8 +54,9 @@ def build_graph(job: JobSpec) -> ExecutionGraph:
             for chain in chains
             for subtask in range(topology.parallelism(chain.head))
         ),
-        edges=_edges(topology, chain_of),
+        edges=edges,
         max_parallelism=job.max_parallelism,
+        restart=_restart(job.restart),
     )
 
 
@@ -108,9 +118,9 @@ def _edges(topology: Topology, chain_of: dict[str, str]) -> tuple[EdgePlan, ...]
 class _ChainPlanner:
     """Plans chains of one job; holds what all of them share."""
 
-    def __init__(self, topology: Topology, chain_of: dict[str, str]) -> None:
+    def __init__(self, topology: Topology, wiring: Wiring) -> None:
         self._topology = topology
-        self._chain_of = chain_of
+        self._wiring = wiring
         self._sinks = {spec.operator_id: spec for spec in topology.job.sinks}
         links = [(edge.from_, edge.to) for edge in topology.main]
         self._reached = {name: topology.reach([name], links) for name in topology.sources}
@@ -119,16 +129,22 @@ class _ChainPlanner:
         specs = [self._topology.operators[name] for name in chain.line]
         middle = [spec for spec in specs if spec.kind not in ("source", "sink")]
         sinks = [name for name in chain.operators if name in self._sinks]
+        own = chain_id(chain.head, subtask)
+        outlets = self._wiring.outlets.get(own, ())
         return ChainPlan(
-            chain=ChainId(f"{chain.head}-{subtask}"),
+            chain=own,
             source=self._source(chain.head) if specs[0].kind == "source" else None,
-            operators=tuple(_operator(spec) for spec in middle),
+            operators=tuple(self._operator(spec) for spec in middle),
             sinks=tuple(self._sink(name) for name in sinks),
             outputs=self._outputs(chain.line[-1]),
-            error_output=self._error_output(chain),
+            error_output=self._error_output(chain, outlets),
             workers=self._workers(chain, middle),
             tasks=tuple(TaskId(f"{name}-{subtask}") for name in chain.operators),
             resources=_resources(self._topology.resources(chain.head)),
+            inputs=self._wiring.inputs.get(own, ()),
+            outlets=outlets,
+            subtask=SubtaskIndex(subtask),
+            parallelism=self._topology.parallelism(chain.head),
         )
 
     def _source(self, name: str) -> SourcePlan:
@@ -144,21 +160,49 @@ class _ChainPlanner:
         spec = self._sinks[name]
         return SinkPlan(OperatorId(name), component(spec.output_type, spec.config, spec.codec))
 
+    def _operator(self, spec: OperatorSpec) -> OperatorPlan:
+        kept_back = {"type", "name"} | ({STATE_OUTPUT_KEY} if counts_keys(spec) else set())
+        config = {key: value for key, value in spec.config.items() if key not in kept_back}
+        kind = spec.config.get("type", spec.kind)
+        timeout = config.get("timeout_ms", PYTHON_TIMEOUT_MS) if kind == "python" else None
+        return OperatorPlan(
+            operator=OperatorId(spec.id),
+            kind=spec.kind,
+            component=ComponentPlan(type=kind, config=config, name=spec.config.get("name")),
+            timeout_ms=timeout,
+            state=self._state(spec) if counts_keys(spec) else None,
+        )
+
+    def _state(self, spec: OperatorSpec) -> StatePlan:
+        """What a stateful processor keeps: a running row count of each key (C.2, S1)."""
+        given = self._topology.job.state
+        return StatePlan(
+            namespace=STATE_NAMESPACE if given is None else given.namespace,
+            key_fields=self._topology.keys(spec.id),
+            count_field=spec.config.get(STATE_OUTPUT_KEY, STATE_OUTPUT_DEFAULT),
+            max_bytes=None if given is None else given.max_bytes,
+            ttl_ms=None if given is None else given.ttl_ms,
+        )
+
     def _outputs(self, last: str) -> tuple[OutputId, ...]:
         """Where the rows of the last operator of the line go: its own sink, or the edges."""
         if self._topology.operators[last].kind == "sink":
             return (OutputId(last),)
         return tuple(OutputId(edge.id) for edge in self._topology.outputs[last])
 
-    def _error_output(self, chain: FusedChain) -> OutputId | None:
-        """The error sink inside the chain, else the first error edge that leaves it.
+    def _error_output(
+        self, chain: FusedChain, outlets: tuple[OutletPlan, ...]
+    ) -> OutputId | None:
+        """The outlet of the chain's error edges, else the error sink inside the chain.
 
         Validation sees to it that all error edges of a chain have one target.
         """
+        for outlet in outlets:
+            if outlet.kind is EdgeKind.ERROR:
+                return outlet.output
         for name in chain.line:
             for edge in self._topology.error_edges.get(name, []):
-                inside = self._chain_of[edge.to] == chain.head
-                return OutputId(edge.to if inside else edge.id)
+                return OutputId(edge.to)
         return None
 
     def _workers(self, chain: FusedChain, middle: list[OperatorSpec]) -> int:
@@ -176,16 +220,8 @@ def source_workers(topology: Topology, source: str) -> int:
     return int(workers)
 
 
-def _operator(spec: OperatorSpec) -> OperatorPlan:
-    config = {key: value for key, value in spec.config.items() if key not in ("type", "name")}
-    kind = spec.config.get("type", spec.kind)
-    timeout = config.get("timeout_ms", PYTHON_TIMEOUT_MS) if kind == "python" else None
-    return OperatorPlan(
-        operator=OperatorId(spec.id),
-        kind=spec.kind,
-        component=ComponentPlan(type=kind, config=config, name=spec.config.get("name")),
-        timeout_ms=timeout,
-    )
+def _restart(spec: RestartSpec | None) -> RestartPlan:
+    return RestartPlan() if spec is None else RestartPlan(**spec.model_dump())
 
 
 def _resources(spec: ResourcesSpec | None) -> dict[str, float]:
@@ -197,6 +233,7 @@ def _resources(spec: ResourcesSpec | None) -> dict[str, float]:
 
 __all__ = [
     "PYTHON_TIMEOUT_MS",
+    "STATE_NAMESPACE",
     "build_graph",
     "component",
     "edge_kind",

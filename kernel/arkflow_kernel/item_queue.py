@@ -8,8 +8,10 @@ most one slice per item waits here.
 from collections import deque
 from dataclasses import dataclass
 
-from arkflow_kernel.ids import RequestToken, Sequence, SplitId
-from arkflow_kernel.limits import LANE_ITEMS_QUEUED_MAX
+from arkflow_kernel.commit import StreamKey
+from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence
+from arkflow_kernel.limits import LANE_ITEMS_QUEUED_MAX, STALL_TIMEOUT_MS
+from arkflow_kernel.metrics import Wait
 from arkflow_kernel.protocol import ItemDone, LaneSlice
 
 
@@ -17,9 +19,10 @@ from arkflow_kernel.protocol import ItemDone, LaneSlice
 class BatchRef:
     """Which batch an item runs: to be settled when its outputs are."""
 
-    split: SplitId
+    stream: StreamKey
     sequence: Sequence
     rows: int
+    size_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class ItemQueue:
         self._bound = workers + LANE_ITEMS_QUEUED_MAX
         self._items: deque[Item] = deque()
         self._by_token: dict[RequestToken, Item] = {}
+        self._progress_ms = MonotonicMs(0)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -50,9 +54,18 @@ class ItemQueue:
         """Whether another item may be submitted."""
         return len(self._items) < self._bound
 
-    def submitted(self, token: RequestToken, batch: BatchRef | None) -> None:
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the batches in work or waiting, and of their slices that have not left."""
+        batches = sum(item.batch.size_bytes for item in self._items if item.batch is not None)
+        slices = (item.slice.pieces[item.taken :] for item in self._items if item.slice is not None)
+        return batches + sum(piece.size_bytes for pieces in slices for piece in pieces)
+
+    def submitted(self, token: RequestToken, batch: BatchRef | None, now_ms: MonotonicMs) -> None:
         """An item went to the lane; only when `has_room`."""
         assert self.has_room
+        if not self._items:
+            self._progress_ms = now_ms
         item = Item(token, batch)
         self._items.append(item)
         self._by_token[token] = item
@@ -62,6 +75,7 @@ class ItemQueue:
         item = self._by_token[event.token]
         assert item.slice is None, "a slice arrived that nobody asked for"
         item.slice, item.more, item.answered = event.slice, event.more, True
+        self._progress_ms = event.at.now_ms
 
     def head(self) -> Item | None:
         """The item whose slices leave next."""
@@ -82,6 +96,14 @@ class ItemQueue:
         self._items.popleft()
         del self._by_token[item.token]
         return item
+
+    def wait(self, now_ms: MonotonicMs) -> Wait | None:
+        """The operators have not answered for too long (E5)."""
+        waited = now_ms - self._progress_ms
+        head = self.head()
+        if head is None or head.answered or waited < STALL_TIMEOUT_MS:
+            return None
+        return Wait("the operators", "a batch is at work and nothing comes out", waited)
 
     def validate(self) -> None:
         """Assert the bound, and that both views agree."""

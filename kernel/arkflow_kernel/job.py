@@ -69,6 +69,18 @@ class RestartSpec(Spec):
     max_attempts: PositiveInt | None = None
 
 
+class ChannelSpec(Spec):
+    """`channel:` of a job (E3), an addition: what may be under way between two chains.
+
+    `capacity` counts batches of one channel. `capacity_bytes` bounds their bytes; without it each
+    channel into a chain has an equal share of that chain's `chain_bytes`, within fixed limits.
+    """
+
+    capacity: PositiveInt | None = None
+    capacity_bytes: PositiveInt | None = None
+    chain_bytes: PositiveInt | None = None
+
+
 class PipelineSpec(Spec):
     """`pipeline:` of a stream (B.2). `thread_num` batches are processed at once (T2)."""
 
@@ -200,10 +212,11 @@ class JobSpec(Spec):
     restart: RestartSpec | None = None
     delivery: Literal["at_least_once", "best_effort"] | None = None
     transport: Literal["auto", "ray"] | None = None
-    channel: dict[str, Any] | None = None
+    channel: ChannelSpec | None = None
 
 
 __all__ = [
+    "ChannelSpec",
     "CheckpointSpec",
     "ComponentSpec",
     "EdgeSpec",

@@ -26,7 +26,15 @@ from arkflow_kernel.limits import SLICE_BYTES_MAX, SLICE_ROWS_MAX
 from arkflow_kernel.metrics import OperatorCounts
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Operator, OperatorResult
-from arkflow_kernel.protocol import FinishItem, LaneItem, LaneSlice, NextSlice, RunItem, Submit
+from arkflow_kernel.protocol import (
+    FinishItem,
+    LaneItem,
+    LaneSlice,
+    NextSlice,
+    Piece,
+    RunItem,
+    Submit,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +172,19 @@ class ChainLane:
         pieces: deque[tuple[OutputId, pa.RecordBatch]],
         counts: tuple[OperatorCounts, ...],
     ) -> LaneAnswer:
-        outputs: list[tuple[OutputId, pa.RecordBatch]] = []
+        leaving: list[Piece] = []
         rows = size = 0
         while pieces:
-            piece = pieces[0][1]
-            rows, size = rows + piece.num_rows, size + _size_of(piece)
-            if outputs and (rows > SLICE_ROWS_MAX or size > SLICE_BYTES_MAX):
+            output, batch = pieces[0]
+            own = _size_of(batch)
+            rows, size = rows + batch.num_rows, size + own
+            if leaving and (rows > SLICE_ROWS_MAX or size > SLICE_BYTES_MAX):
                 break
-            outputs.append(pieces.popleft())
+            pieces.popleft()
+            leaving.append(Piece(output, batch, own))
         if pieces:
             self._left[token] = pieces
-        return LaneAnswer(LaneSlice(tuple(outputs)), bool(pieces), counts)
+        return LaneAnswer(LaneSlice(tuple(leaving)), bool(pieces), counts)
 
 
 class _Timed:

@@ -18,6 +18,12 @@ Column = Annotated[str, Field(min_length=1)]
 PANES_PER_ROW_MAX: Final = 10_000
 """Windows that one row may belong to: size / slide (D.8)."""
 
+STATE_OUTPUT_KEY: Final = "state_output_field"
+"""Key in the config of a stateful processor that the processor itself never sees (C.2)."""
+
+STATE_OUTPUT_DEFAULT: Final = "__arkflow_state_count"
+"""Column of the running row count of a row's key, unless the config names another (C.2)."""
+
 _SIZES: Final = {
     "tumbling": ("size_ms",),
     "sliding": ("size_ms", "slide_ms"),
@@ -172,6 +178,8 @@ def _join(config: Spec) -> list[_Found]:
 
 __all__ = [
     "PANES_PER_ROW_MAX",
+    "STATE_OUTPUT_DEFAULT",
+    "STATE_OUTPUT_KEY",
     "AggregateConfig",
     "JoinConfig",
     "WindowConfig",

@@ -18,7 +18,7 @@ class ReadLane:
     def __init__(self, rows_per_second: float | None = None) -> None:
         self._rows_per_second = rows_per_second
         self._outstanding: RequestToken | None = None
-        self._ahead: deque[SourceBatch] = deque()
+        self._ahead: deque[tuple[SourceBatch, int]] = deque()
         self._sequences: dict[SplitId, Sequence] = {}
         self._resume_ms: MonotonicMs | None = None
         self._due_ms = 0.0
@@ -53,7 +53,12 @@ class ReadLane:
         assert self._outstanding is None
         self._outstanding = token
 
-    def answered(self, result: ReadResult, now_ms: MonotonicMs) -> None:
+    @property
+    def held_bytes(self) -> int:
+        """Their bytes."""
+        return sum(size_bytes for _, size_bytes in self._ahead)
+
+    def answered(self, result: ReadResult, size_bytes: int, now_ms: MonotonicMs) -> None:
         """The outstanding read was answered. What arrives after `stop` is left unread."""
         self._outstanding = None
         self._resume_ms = None
@@ -64,17 +69,17 @@ class ReadLane:
         elif isinstance(result, NothingYet):
             self._resume_ms = result.resume_ms
         else:
-            self._ahead.append(result)
+            self._ahead.append((result, size_bytes))
             self._pace(result.batch.num_rows, now_ms)
 
-    def take(self) -> tuple[SourceBatch, Sequence] | None:
-        """The next batch for the lane and its number in its split, or None."""
+    def take(self) -> tuple[SourceBatch, Sequence, int] | None:
+        """The next batch for the lane, its number in its split and its bytes, or None."""
         if not self._ahead:
             return None
-        batch = self._ahead.popleft()
+        batch, size_bytes = self._ahead.popleft()
         sequence = Sequence(self._sequences.get(batch.split, 0) + 1)
         self._sequences[batch.split] = sequence
-        return batch, sequence
+        return batch, sequence, size_bytes
 
     def stop(self) -> None:
         """Read no further and forget what was read ahead: it was never in a frontier."""

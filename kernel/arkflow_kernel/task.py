@@ -3,41 +3,47 @@
 It takes one event and returns commands. It never blocks, reads no clock, and touches no operator:
 those live in the driver's lane, which the machine orders item by item (T1b).
 
-    Control ─▶ read ─▶ submit ─▶ publish slices ─▶ write ─▶ settle ─▶ commit
+    read or Deliver ─▶ submit ─▶ publish slices ─▶ write or Emit ─▶ settle ─▶ commit or grant
 
-`read_lane` says when to read, `item_queue` keeps the order of the lane, `write_lane` feeds one
-sink, `commit` knows what is settled. This module moves batches between them, in `_pump`, after
-every event, until nothing more can move.
+`read_lane` says when to read, `inlet` watches one input channel, `item_queue` keeps the order of
+the lane, `output_lanes` feeds sinks (`write_lane`) and channels (`outbox`), `commit` knows what is
+settled. This module moves batches between them, in `_pump`, after every event, until nothing more
+can move.
 
-Phases: WAITING (no control state yet) → RUNNING → FINISHING (the source ended; the operators
-flush) or STOPPING (asked to stop) → FLUSHING (sinks confirm) → COMMITTING (the source hears of
-it) → ENDED. A failed request or a cancel leads to ENDED from anywhere.
+Phases: WAITING (no control state yet) → RUNNING → FINISHING (the data ended; the operators
+flush) or STOPPING (the source was asked to stop, or an input ended so) → FLUSHING (sinks confirm,
+channels end) → COMMITTING (the source hears of it) → ENDED. A failed request, a broken channel or
+a cancel leads to ENDED from anywhere.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-import pyarrow as pa
-
-from arkflow_kernel.bad_rows import bad_row_error
-from arkflow_kernel.commit import CommitFrontier, SettlementQueue
-from arkflow_kernel.errors import ArkflowError, ProtocolError, SinkError
-from arkflow_kernel.ids import Generation, MonotonicMs, OutputId, RequestToken, SplitId
+from arkflow_kernel.bad_rows import Origin, bad_row_error
+from arkflow_kernel.commit import SettlementQueue, SourceCommits
+from arkflow_kernel.envelope import Data
+from arkflow_kernel.errors import ArkflowError, ChannelError, SinkError
+from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs, SplitId
+from arkflow_kernel.inlet import Inlets
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
-from arkflow_kernel.limits import STORY_ENTRIES_MAX
-from arkflow_kernel.metrics import ChainStatistics, OperatorCounts
+from arkflow_kernel.metrics import ChainStatistics, OperatorCounts, Wait
+from arkflow_kernel.output_lanes import OutputLanes
+from arkflow_kernel.outstanding import Outstanding
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import SourceBatch, SplitPosition
+from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
     ChainCommand,
     ChainEvent,
     ChainOutcome,
+    ChannelBroken,
     CommitPermit,
     CommitSource,
     Control,
     ControlState,
+    CreditGranted,
+    Deliver,
     Desired,
     EndChain,
     FinishItem,
@@ -56,7 +62,6 @@ from arkflow_kernel.protocol import (
     deadline,
 )
 from arkflow_kernel.read_lane import ReadLane
-from arkflow_kernel.write_lane import WriteLane
 
 
 class Phase(Enum):
@@ -72,7 +77,7 @@ class Phase(Enum):
 
 
 class ChainTask:
-    """Machine of one chain that reads a source and writes sinks, in ack mode.
+    """Machine of one chain, in ack mode.
 
     `commits`: the source wants to hear what is settled. `restored`: where its splits continue;
     they are the frontier until a batch is settled (F6).
@@ -86,36 +91,33 @@ class ChainTask:
         commits: bool = False,
         restored: tuple[SplitPosition, ...] = (),
     ) -> None:
-        assert plan.source is not None, "a chain without a source needs input edges"
+        assert (plan.source is None) == bool(plan.inputs), "a chain has a source or inputs"
         self._plan = plan
         self._generation = generation
-        self._commits = commits
         self._control: ControlState | None = None
         self._phase = Phase.WAITING
-        self._source = ReadLane(plan.source.rows_per_second)
+        self._source = None if plan.source is None else ReadLane(plan.source.rows_per_second)
+        self._inlets = Inlets(plan, generation)
         self._items = ItemQueue(plan.workers)
-        self._sinks = {sink.output: WriteLane(sink.output) for sink in plan.sinks}
-        self._settlement = SettlementQueue(len(self._sinks))
-        self._frontiers: dict[SplitId, CommitFrontier] = {}
-        self._restored = {position.split: position for position in restored}
-        self._commit_due = False
-        self._commit_token: RequestToken | None = None
+        self._outputs = OutputLanes(plan)
+        self._settlement = SettlementQueue(len(self._outputs))
+        self._commits = SourceCommits(restored, commits=commits)
         self._stopped = False
-        self._requests: dict[RequestToken, Request] = {}
-        self._next_token = 1
+        self._outstanding = Outstanding(plan.chain)
         self._commands: list[ChainCommand] = []
         self._counts = {op.operator: OperatorCounts(op.operator) for op in plan.operators}
         self._statistics: Counter[str] = Counter()
-        self._rows_to = dict.fromkeys(self._sinks, 0)
-        self._story: deque[tuple[str, Any, Phase]] = deque(maxlen=STORY_ENTRIES_MAX)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Control: self._on_control,
-            Tick: self._on_tick,
+            Tick: lambda _: None,  # `_pump` looks at what is due
             SourceRead: self._on_source_read,
             ItemDone: self._on_item_done,
             WriteDone: self._on_write_done,
             SourceCommitted: self._on_source_committed,
             RequestFailed: self._on_request_failed,
+            Deliver: self._on_deliver,
+            CreditGranted: self._on_credit_granted,
+            ChannelBroken: self._on_channel_broken,
         }
 
     # --- the one door --------------------------------------------------------------------------
@@ -126,7 +128,7 @@ class ChainTask:
         Raises `ProtocolError` with the machine's story for an answer that was not asked for.
         Answers that arrive after the end are dropped: their requests were given up (T4).
         """
-        self._story.append((type(event).__name__, getattr(event, "token", None), self._phase))
+        self._outstanding.tell(event, self._phase)
         if self._phase is not Phase.ENDED:
             self._commands = []
             self._handlers[type(event)](event)
@@ -138,9 +140,14 @@ class ChainTask:
         """When a `Tick` is due though nothing else happens."""
         if self._phase in (Phase.WAITING, Phase.ENDED):
             return None
-        sinks = (sink.deadline_ms() for sink in self._sinks.values())
-        reads = self._source.deadline_ms() if self._phase is Phase.RUNNING else None
-        return deadline(reads, *sinks)
+        reading = self._source is not None and self._phase is Phase.RUNNING
+        reads = self._source.deadline_ms() if self._source is not None and reading else None
+        return deadline(reads, self._outputs.deadline_ms())
+
+    def takes(self, channel: ChannelId) -> bool:
+        """Whether the head of this input's queue may be delivered now (T1)."""
+        running = self._phase is Phase.RUNNING and self._items.has_room
+        return running and self._inlets.takes(channel)
 
     @property
     def phase(self) -> Phase:
@@ -149,38 +156,42 @@ class ChainTask:
 
     def frontier(self) -> tuple[SplitPosition, ...]:
         """Per split, the position below which everything is settled (F1, F6)."""
-        positions = dict(self._restored)
-        for split, frontier in self._frontiers.items():
-            if frontier.exposed is not None:
-                positions[split] = frontier.exposed
-        return tuple(positions[split] for split in sorted(positions))
+        return self._commits.frontier()
 
     def statistics(self) -> ChainStatistics:
         """An immutable snapshot of the counters."""
+        source = self._source
+        ahead, ahead_bytes = (0, 0) if source is None else (source.waiting, source.held_bytes)
         return ChainStatistics(
             self._plan.chain,
             **self._statistics,
             settled_rows=self._settlement.settled_rows,
-            in_flight=len(self._items) + self._source.waiting,
-            confirmed_writes=sum(int(s.confirmed_upto) for s in self._sinks.values()),
+            in_flight=len(self._items) + ahead,
+            confirmed_writes=self._outputs.confirmed_writes,
+            held_bytes=ahead_bytes + self._items.held_bytes + self._outputs.held_bytes,
+            channels=self._outputs.channel_statistics(),
             operators=tuple(self._counts.values()),
-            rows_to=tuple(self._rows_to.items()),
+            rows_to=tuple(self._outputs.rows_to.items()),
         )
+
+    def waits(self, now_ms: MonotonicMs) -> tuple[Wait, ...]:
+        """What has made no progress for too long, and what it needs (E5)."""
+        item = self._items.wait(now_ms)
+        return (*self._outputs.waits(now_ms), *(() if item is None else (item,)))
 
     def validate(self) -> None:
         """Assert the invariants across all parts; called after every event in tests."""
-        self._source.validate()
+        if self._source is not None:
+            self._source.validate()
         self._items.validate()
         self._settlement.validate()
-        for sink in self._sinks.values():
-            sink.validate()
-        for frontier in self._frontiers.values():
-            frontier.validate()
-        reads = [r for r in self._requests.values() if isinstance(r, ReadSource)]
-        assert len(reads) <= 1, "two reads outstanding"
+        self._outputs.validate()
+        self._inlets.validate()
+        self._commits.validate()
+        self._outstanding.validate()
         assert all(count.conserved() for count in self._counts.values()), self._counts
         if self._phase is Phase.WAITING:
-            assert not self._requests
+            assert not self._outstanding
 
     # --- events --------------------------------------------------------------------------------
 
@@ -192,51 +203,69 @@ class ChainTask:
         self._control = event.state if known is None else known.merged(event.state)
         if self._phase is Phase.WAITING:
             self._phase = Phase.RUNNING
+            self._outputs.start(self._generation)
         if self._control.desired is Desired.CANCEL:
             self._end(OutcomeKind.CANCELLED)
-        elif self._control.desired is Desired.STOP and self._phase is Phase.RUNNING:
-            self._phase = Phase.STOPPING
-            self._stopped = True
-            self._source.stop()
-
-    def _on_tick(self, event: Tick) -> None:
-        """Nothing of its own: `_pump` looks at what is due."""
+        elif self._control.desired is Desired.STOP:
+            self._stop_source()
 
     def _on_source_read(self, event: SourceRead) -> None:
-        self._answered(event.token, ReadSource)
-        self._source.answered(event.result, event.at.now_ms)
+        self._outstanding.answered(event.token, ReadSource)
+        assert self._source is not None
+        self._source.answered(event.result, event.size_bytes, event.at.now_ms)
         self._count("bytes_in", event.size_bytes)
 
+    def _on_deliver(self, event: Deliver) -> None:
+        if not self.takes(event.channel):
+            raise self._outstanding.error(f"{event.channel} was delivered and takes nothing now")
+        envelope = event.envelope
+        try:
+            self._inlets.delivered(event.channel, envelope)
+        except ChannelError as error:
+            self._end(OutcomeKind.FAILED, error)
+            return
+        if isinstance(envelope, Data):
+            (batch,) = envelope.pieces
+            ref = BatchRef(event.channel, envelope.sequence, batch.num_rows, envelope.size_bytes)
+            origin = Origin(f"channel {event.channel}", offset=envelope.sequence)
+            self._submit_batch(
+                RunItem(self._outstanding.token(), batch, None, origin), ref, event.at.now_ms
+            )
+            self._count("bytes_in", envelope.size_bytes)
+
+    def _on_credit_granted(self, event: CreditGranted) -> None:
+        try:
+            self._outputs.granted(event)
+        except ChannelError as error:
+            self._end(OutcomeKind.FAILED, error)
+
+    def _on_channel_broken(self, event: ChannelBroken) -> None:
+        self._end(OutcomeKind.FAILED, event.error)
+
     def _on_item_done(self, event: ItemDone) -> None:
-        self._answered(event.token, Submit, NextSlice)
+        self._outstanding.answered(event.token, Submit, NextSlice)
         self._items.answered(event)
         for counts in event.counts:
             self._counts[counts.operator] = self._counts[counts.operator].plus(counts)
             self._count("errors", counts.errors)
 
     def _on_write_done(self, event: WriteDone) -> None:
-        request = self._answered(event.token)
+        request = self._outstanding.answered(event.token)
         output = getattr(request, "output", None)
-        if output not in self._sinks:
-            raise self._protocol_error(f"{event} answers {request}")
+        if output is None or not self._outputs.has_sink(output):
+            raise self._outstanding.error(f"{event} answers {request}")
         try:
-            self._sinks[output].answered(event.receipt)
+            self._outputs.written(output, event.receipt, event.at.now_ms)
         except SinkError as error:
             self._end(OutcomeKind.FAILED, error)
 
     def _on_source_committed(self, event: SourceCommitted) -> None:
-        self._answered(event.token, CommitSource)
-        self._commit_token = None
+        self._outstanding.answered(event.token, CommitSource)
+        self._commits.committed()
 
     def _on_request_failed(self, event: RequestFailed) -> None:
-        self._answered(event.token)
+        self._outstanding.answered(event.token)
         self._end(OutcomeKind.FAILED, event.error)
-
-    def _answered(self, token: RequestToken, *kinds: type) -> Request:
-        request = self._requests.pop(token, None)
-        if request is None or (kinds and not isinstance(request, kinds)):
-            raise self._protocol_error(f"answer to request {token}, which is {request}")
-        return request
 
     # --- moving batches ------------------------------------------------------------------------
 
@@ -247,21 +276,20 @@ class ChainTask:
         moved = True
         while moved:
             self._write(now_ms)
-            moved = self._publish()
+            moved = self._publish(now_ms)
         self._write(now_ms)
-        self._submit()
+        self._submit(now_ms)
         self._settle()
         if self.phase is not Phase.ENDED:
             self._read(now_ms)
             self._next_phase(now_ms)
 
     def _write(self, now_ms: MonotonicMs) -> None:
-        for sink in self._sinks.values():
-            request = sink.next_request(RequestToken(self._next_token), now_ms)
-            if request is not None:
-                self._order(request)
+        for request in self._outputs.requests(self._outstanding.token, now_ms):
+            self._order(request)
+        self._commands += self._outputs.emits(now_ms)
 
-    def _publish(self) -> bool:
+    def _publish(self, now_ms: MonotonicMs) -> bool:
         """Hand the head item's slice to its outputs, batch by batch in order.
 
         A slice may hold more batches for one output than that has room for; it leaves in parts.
@@ -272,9 +300,12 @@ class ChainTask:
             return False
         if head.slice is not None:
             before = head.taken
-            while head.taken < len(head.slice.outputs):
-                if not self._give(*head.slice.outputs[head.taken]):
+            while head.taken < len(head.slice.pieces):
+                piece = head.slice.pieces[head.taken]
+                if not self._outputs.give(piece, now_ms):
                     return head.taken > before
+                self._count("batches_out", 1)
+                self._count("rows_out", piece.batch.num_rows)
                 head.taken += 1
             token = self._items.slice_taken()
             if token is not None:
@@ -287,80 +318,93 @@ class ChainTask:
             self._processed(done.batch)
         return True
 
-    def _give(self, output: OutputId, batch: pa.RecordBatch) -> bool:
-        """Hand one batch to its output; False if that has no room now."""
-        sink = self._sinks[output]
-        if not sink.has_room:
-            return False
-        sink.give(batch)
-        self._count("batches_out", 1)
-        self._count("rows_out", batch.num_rows)
-        self._rows_to[output] += batch.num_rows
-        return True
-
     def _processed(self, batch: BatchRef) -> None:
-        marks = tuple(sink.last_sequence for sink in self._sinks.values())
-        self._settlement.add(batch.split, batch.sequence, marks, rows=batch.rows)
+        marks = self._outputs.marks()
+        self._settlement.add(batch.stream, batch.sequence, marks, rows=batch.rows)
+        self._inlets.taken(batch.stream, batch.sequence)
 
-    def _submit(self) -> None:
-        while self._items.has_room:
+    def _submit(self, now_ms: MonotonicMs) -> None:
+        while self._source is not None and self._items.has_room:
             taken = self._source.take()
             if taken is None:
                 return
-            read, sequence = taken
+            read, sequence, size_bytes = taken
             if read.bad is not None and read.bad.num_rows and self._plan.error_output is None:
                 self._end(OutcomeKind.FAILED, bad_row_error(read.bad, read.origin))
                 return
-            token = RequestToken(self._next_token)
-            frontier = self._frontiers.get(read.split)
-            if frontier is None:
-                frontier = self._frontiers[read.split] = CommitFrontier(read.split)
-            frontier.track(sequence, read.position, ended=read.split_ended)
-            self._items.submitted(token, BatchRef(read.split, sequence, read.batch.num_rows))
-            self._order(Submit(RunItem(token, read.batch, read.bad, read.origin)))
-            self._count_read(read)
+            self._commits.track(read.split, sequence, read.position, ended=read.split_ended)
+            ref = BatchRef(read.split, sequence, read.batch.num_rows, size_bytes)
+            item = RunItem(self._outstanding.token(), read.batch, read.bad, read.origin)
+            self._submit_batch(item, ref, now_ms)
+            self._count("bad_rows", 0 if read.bad is None else read.bad.num_rows)
+            self._count("skipped_rows", read.skipped)
+
+    def _submit_batch(self, item: RunItem, ref: BatchRef, now_ms: MonotonicMs) -> None:
+        self._items.submitted(item.token, ref, now_ms)
+        self._order(Submit(item))
+        self._count("batches_in", 1)
+        self._count("rows_in", ref.rows)
 
     def _read(self, now_ms: MonotonicMs) -> None:
-        if self._phase is Phase.RUNNING and self._source.wants_read(now_ms):
-            token = RequestToken(self._next_token)
+        reading = self._source is not None and self._phase is Phase.RUNNING
+        if self._source is not None and reading and self._source.wants_read(now_ms):
+            token = self._outstanding.token()
             self._source.reading(token)
             self._order(ReadSource(token))
 
     def _settle(self) -> None:
-        for index, sink in enumerate(self._sinks.values()):
-            self._settlement.confirm(index, sink.confirmed_upto)
+        for index, upto in enumerate(self._outputs.confirmed()):
+            self._settlement.confirm(index, upto)
         for settled in self._settlement.settle():
-            moved = self._frontiers[settled.split].settle(settled.first, settled.last)
-            self._commit_due |= moved and self._commits
-        if self._commit_due and self._commit_token is None and self._phase is not Phase.ENDED:
-            self._commit_due = False
-            self._commit_token = token = RequestToken(self._next_token)
+            if not self._inlets.settled(settled):
+                self._commits.settle(SplitId(settled.stream), settled.first, settled.last)
+        if self._phase is Phase.ENDED:
+            return
+        self._commands += self._inlets.grants()
+        if self._commits.take_due():
             permit = CommitPermit("the commit frontier advanced")
-            self._order(CommitSource(token, permit, self.frontier()))
+            self._order(CommitSource(self._outstanding.token(), permit, self.frontier()))
 
     # --- phases --------------------------------------------------------------------------------
 
     def _next_phase(self, now_ms: MonotonicMs) -> None:
-        if self._phase is Phase.RUNNING and self._source.exhausted and self._items.has_room:
-            self._phase = Phase.FINISHING
-            token = RequestToken(self._next_token)
-            self._items.submitted(token, None)
-            self._order(Submit(FinishItem(token)))
-        if self._phase is Phase.STOPPING and not self._source.quiet:
+        if self._phase is Phase.RUNNING and self._data_ended():
+            self._leave_running(now_ms)
+        if self._phase is Phase.STOPPING and self._source is not None and not self._source.quiet:
             return
         if self._phase in (Phase.FINISHING, Phase.STOPPING) and not self._items:
             self._phase = Phase.FLUSHING
-            for sink in self._sinks.values():
-                sink.flush()
+            self._outputs.flush(stopped=self._stopped)
             self._write(now_ms)
         if self._phase is Phase.FLUSHING and self._all_settled():
             self._phase = Phase.COMMITTING
-        committed = self._commit_token is None and not self._commit_due
-        if self._phase is Phase.COMMITTING and committed:
+        if self._phase is Phase.COMMITTING and self._commits.quiet:
             self._end(OutcomeKind.STOPPED if self._stopped else OutcomeKind.FINISHED)
 
+    def _data_ended(self) -> bool:
+        """No batch will come any more."""
+        if self._source is not None:
+            return self._source.exhausted
+        return self._inlets.ended
+
+    def _leave_running(self, now_ms: MonotonicMs) -> None:
+        """Operators are finished only where every stream came to its end by itself (D5)."""
+        if self._inlets.stopped:
+            self._phase, self._stopped = Phase.STOPPING, True
+        elif self._items.has_room:
+            self._phase = Phase.FINISHING
+            token = self._outstanding.token()
+            self._items.submitted(token, None, now_ms)
+            self._order(Submit(FinishItem(token)))
+
+    def _stop_source(self) -> None:
+        """Chains behind hear of it by the end of their inputs."""
+        if self._source is not None and self._phase is Phase.RUNNING:
+            self._phase, self._stopped = Phase.STOPPING, True
+            self._source.stop()
+
     def _all_settled(self) -> bool:
-        return not self._settlement and all(sink.settled for sink in self._sinks.values())
+        return not self._settlement and self._outputs.settled
 
     def _end(self, kind: OutcomeKind, error: ArkflowError | None = None) -> None:
         if self._phase is not Phase.ENDED:
@@ -370,25 +414,11 @@ class ChainTask:
     # --- small things --------------------------------------------------------------------------
 
     def _order(self, request: Request) -> None:
-        assert request.token not in self._requests
-        self._requests[request.token] = request
-        self._next_token = max(self._next_token, request.token + 1)
+        self._outstanding.ordered(request)
         self._commands.append(request)
 
     def _count(self, name: str, amount: int) -> None:
         self._statistics[name] += amount
-
-    def _count_read(self, read: SourceBatch) -> None:
-        self._count("batches_in", 1)
-        self._count("rows_in", read.batch.num_rows)
-        self._count("bad_rows", 0 if read.bad is None else read.bad.num_rows)
-        self._count("skipped_rows", read.skipped)
-
-    def _protocol_error(self, message: str) -> ProtocolError:
-        story = tuple(
-            f"{name} token={token} in {phase.value}" for name, token, phase in self._story
-        )
-        return ProtocolError(f"chain '{self._plan.chain}': {message}", story)
 
 
 __all__ = ["ChainTask", "Phase"]

@@ -92,6 +92,11 @@ class Topology:
         return list(links)
 
     @cached_property
+    def taking_aside(self) -> set[str]:
+        """Operators that a side link leads to."""
+        return {edge.to for edge in self.errors} | {end for _, end in self.late}
+
+    @cached_property
     def links(self) -> list[Link]:
         """All links, side links included, as pairs of operators."""
         return [*((edge.from_, edge.to) for edge in self.edges), *self.late]
@@ -146,7 +151,8 @@ class Topology:
     def keys(self, operator: str) -> tuple[str, ...]:
         """Key columns of an operator that has one input, () if it has none."""
         spec = self.operators[operator]
-        several = spec.config.get("key_fields") if spec.kind in ("window", "aggregate") else None
+        own = spec.kind == "window" or is_aggregate(spec)
+        several = spec.config.get("key_fields") if own else None
         if several:
             return _texts(several)
         single = spec.config.get("key_field") if spec.kind == "window" else None
@@ -156,6 +162,15 @@ class Topology:
 def is_keyed(operator: OperatorSpec) -> bool:
     """Whether the operator keeps state per key (G4)."""
     return operator.stateful or operator.kind in ("window", "join") or is_aggregate(operator)
+
+
+def counts_keys(operator: OperatorSpec) -> bool:
+    """Whether a processor is wrapped in the running row count of each key (C.2)."""
+    return (
+        operator.stateful
+        and operator.kind in ("map", "filter", "udf", "aggregate")
+        and not is_aggregate(operator)
+    )
 
 
 def is_aggregate(operator: OperatorSpec) -> bool:
@@ -168,4 +183,4 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(v for v in values if isinstance(v, str) and v)
 
 
-__all__ = ["Link", "Topology", "is_aggregate", "is_keyed"]
+__all__ = ["Link", "Topology", "counts_keys", "is_aggregate", "is_keyed"]

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from arkflow_kernel.errors import SinkError
 from arkflow_kernel.ids import MonotonicMs, OutputId, RequestToken, Sequence
-from arkflow_kernel.limits import WRITES_QUEUED_MAX
+from arkflow_kernel.limits import STALL_TIMEOUT_MS, WRITES_QUEUED_MAX
+from arkflow_kernel.metrics import Wait
 from arkflow_kernel.ports import WriteReceipt
 from arkflow_kernel.protocol import FlushSink, RollSink, Write
 
@@ -20,6 +21,7 @@ from arkflow_kernel.protocol import FlushSink, RollSink, Write
 class _Queued:
     sequence: Sequence
     batch: pa.RecordBatch
+    size_bytes: int
 
 
 class WriteLane:
@@ -29,6 +31,8 @@ class WriteLane:
         self._output = output
         self._queue: deque[_Queued] = deque()
         self._outstanding: Write | RollSink | FlushSink | None = None
+        self._since_ms = MonotonicMs(0)
+        self._writing_bytes = 0
         self._given = Sequence(0)
         self._written = Sequence(0)
         self._confirmed = Sequence(0)
@@ -55,11 +59,17 @@ class WriteLane:
         """Nothing is queued, outstanding or unconfirmed."""
         return not self._queue and self._outstanding is None and self._confirmed == self._given
 
-    def give(self, batch: pa.RecordBatch) -> None:
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the batches that wait or are being written."""
+        return self._writing_bytes + sum(queued.size_bytes for queued in self._queue)
+
+    def give(self, batch: pa.RecordBatch, size_bytes: int, now_ms: MonotonicMs) -> None:
         """Queue a batch; only when `has_room`."""
+        del now_ms
         assert self.has_room
         self._given = Sequence(self._given + 1)
-        self._queue.append(_Queued(self._given, batch))
+        self._queue.append(_Queued(self._given, batch, size_bytes))
 
     def flush(self) -> None:
         """Confirm everything that was given, soon. Nothing is given afterwards."""
@@ -71,19 +81,22 @@ class WriteLane:
         """The request to order now, or None; `token` is used only if one is returned."""
         if self._outstanding is not None:
             return None
+        self._since_ms = now_ms
         if self._roll_due(now_ms):
             self._outstanding = RollSink(token, self._output)
         elif self._queue:
             queued = self._queue.popleft()
             self._written = queued.sequence
+            self._writing_bytes = queued.size_bytes
             self._outstanding = Write(token, self._output, queued.sequence, queued.batch)
         elif self._flushing and self._confirmed < self._given:
             self._outstanding = FlushSink(token, self._output)
         return self._outstanding
 
-    def answered(self, receipt: WriteReceipt) -> None:
+    def answered(self, receipt: WriteReceipt, now_ms: MonotonicMs) -> None:
         """The outstanding request was answered. `SinkError` if a flush confirmed too little."""
         request, self._outstanding = self._outstanding, None
+        self._since_ms, self._writing_bytes = now_ms, 0
         assert request is not None
         if not self._confirmed <= receipt.confirmed_upto <= self._written:
             raise SinkError(
@@ -97,6 +110,14 @@ class WriteLane:
                 f"sink '{self._output}' did not confirm all writes when it was flushed: "
                 f"{self._confirmed} of {self._given}; a fault of this output's code"
             )
+
+    def wait(self, now_ms: MonotonicMs) -> Wait | None:
+        """The request that the sink has not answered for too long (E5)."""
+        waited = now_ms - self._since_ms
+        if self._outstanding is None or waited < STALL_TIMEOUT_MS:
+            return None
+        verb = {Write: "a write", RollSink: "a roll", FlushSink: "a flush"}[type(self._outstanding)]
+        return Wait(f"sink '{self._output}'", f"{verb} has not returned", waited)
 
     def deadline_ms(self) -> MonotonicMs | None:
         """When a roll is due; a flush makes every later roll pointless."""

@@ -1,0 +1,233 @@
+"""The outbox of one outgoing channel: what waits for company, what waits for credit (E3, E4, W11).
+
+A part of `task.py`. Small pieces are joined while the channel is busy: a channel with nothing
+outstanding sends at once, a busy one waits for a full envelope, for its peer, or `LINGER_MS`.
+
+    give ─▶ open envelope ─close─▶ queue ─credit─▶ Emit
+
+Control takes its place behind the data before it and overtakes nothing (W11). Between two data
+envelopes at most one watermark or idle waits (the newer replaces the older), and the barriers of
+`BARRIERS_QUEUED_MAX` rounds.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+
+from arkflow_kernel.channel import CreditLedger
+from arkflow_kernel.envelope import Barrier, Data, Envelope, Idle, Watermark
+from arkflow_kernel.ids import ChainId, MonotonicMs, OutputId, Sequence
+from arkflow_kernel.limits import (
+    BARRIERS_QUEUED_MAX,
+    COALESCING_BYTES_MAX,
+    FRAME_BYTES_TARGET,
+    LINGER_MS,
+    OUTBOX_QUEUED_MAX,
+    SLICE_BYTES_MAX,
+    SLICE_ROWS_MAX,
+    STALL_TIMEOUT_MS,
+)
+from arkflow_kernel.metrics import ChannelStatistics, Wait
+from arkflow_kernel.plan import ChannelPlan
+from arkflow_kernel.protocol import CreditGranted, Emit
+
+
+class _Open:
+    """The envelope that still takes pieces."""
+
+    __slots__ = ("pieces", "rows", "since_ms", "size")
+
+    def __init__(self, since_ms: MonotonicMs) -> None:
+        self.pieces: list[pa.RecordBatch] = []
+        self.rows = 0
+        self.size = 0
+        self.since_ms = since_ms
+
+    def takes(self, batch: pa.RecordBatch, size_bytes: int) -> bool:
+        """Whether the batch fits in, by rows, bytes and schema."""
+        return (
+            self.rows + batch.num_rows <= SLICE_ROWS_MAX
+            and self.size + size_bytes <= SLICE_BYTES_MAX
+            and self.pieces[0].schema.equals(batch.schema, check_metadata=True)
+        )
+
+    @property
+    def full(self) -> bool:
+        """Large enough to leave."""
+        return self.rows >= SLICE_ROWS_MAX or self.size >= FRAME_BYTES_TARGET
+
+
+class Outbox:
+    """What one channel was given, what left, and what its peer has taken and settled."""
+
+    def __init__(self, plan: ChannelPlan) -> None:
+        self._plan = plan
+        self._ledger = CreditLedger(plan.channel, plan.capacity, plan.capacity_bytes)
+        self._open: _Open | None = None
+        self._behind: Watermark | Idle | None = None
+        self._queue: deque[Envelope] = deque()
+        self._queued = 0
+        self._queued_bytes = 0
+        self._closed = Sequence(0)
+        self._progress_ms: MonotonicMs | None = None
+
+    @property
+    def output(self) -> OutputId:
+        """The channel, as an output of the chain."""
+        return self._plan.output
+
+    @property
+    def peer(self) -> ChainId:
+        """The chain that receives."""
+        return self._plan.target
+
+    @property
+    def last_sequence(self) -> Sequence:
+        """Number of the envelope that holds the last batch that was given."""
+        return Sequence(self._closed + (self._open is not None))
+
+    @property
+    def confirmed_upto(self) -> Sequence:
+        """Number up to which everything is settled (F3)."""
+        return self._ledger.settled
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another batch may be given."""
+        return self._queued < OUTBOX_QUEUED_MAX
+
+    @property
+    def settled(self) -> bool:
+        """Nothing waits, and the peer has settled everything."""
+        return not self._queue and self._ledger.settled == self.last_sequence
+
+    @property
+    def open_bytes(self) -> int:
+        """Bytes that wait for company."""
+        return 0 if self._open is None else self._open.size
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that wait here: not yet sent."""
+        return self._queued_bytes + self.open_bytes
+
+    def give(self, batch: pa.RecordBatch, size_bytes: int, now_ms: MonotonicMs) -> None:
+        """Queue a batch that is not empty; only when `has_room`."""
+        assert self.has_room
+        assert batch.num_rows
+        if self._open is not None and (self._behind or not self._open.takes(batch, size_bytes)):
+            self.close_open()
+        if self._open is None:
+            self._open = _Open(now_ms)
+        self._open.pieces.append(batch)
+        self._open.rows += batch.num_rows
+        self._open.size += size_bytes
+        if self._open.full:
+            self.close_open()
+
+    def put(self, control: Envelope) -> None:
+        """Queue control behind everything that was given."""
+        assert not isinstance(control, Data)
+        if isinstance(control, Watermark | Idle):
+            if self._open is not None:
+                self._behind = control
+            elif self._queue and isinstance(self._queue[-1], Watermark | Idle):
+                self._queue[-1] = control
+            else:
+                self._queue.append(control)
+            return
+        self.close_open()
+        self._queue.append(control)
+
+    def close_open(self) -> None:
+        """The open envelope takes no more pieces; what waits behind it follows."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            self._closed = Sequence(self._closed + 1)
+            self._queue.append(Data(self._closed, tuple(opened.pieces), opened.size))
+            self._queued += 1
+            self._queued_bytes += opened.size
+        if self._behind is not None:
+            self._queue.append(self._behind)
+            self._behind = None
+
+    def emits(self, now_ms: MonotonicMs) -> Iterator[Emit]:
+        """Take off what may leave now."""
+        if self._open is not None and self._due(self._open, now_ms):
+            self.close_open()
+        while self._queue:
+            envelope = self._queue[0]
+            if isinstance(envelope, Data):
+                if not self._ledger.can_send(envelope.size_bytes):
+                    return
+                assert self._ledger.send(envelope.size_bytes) == envelope.sequence
+                self._queued -= 1
+                self._queued_bytes -= envelope.size_bytes
+                self._progress_ms = now_ms
+            self._queue.popleft()
+            yield Emit(self._plan.channel, envelope)
+
+    def granted(self, event: CreditGranted) -> None:
+        """The peer's word. `ChannelError` if it cannot be true."""
+        if self._ledger.granted(event.taken_upto, event.settled_upto):
+            self._progress_ms = event.at.now_ms
+
+    def deadline_ms(self) -> MonotonicMs | None:
+        """When the open envelope leaves without company."""
+        if self._open is None or self._queue:
+            return None
+        return MonotonicMs(self._open.since_ms + LINGER_MS)
+
+    def wait(self, now_ms: MonotonicMs) -> Wait | None:
+        """What it has waited for, for too long (E5): credit only; to be settled may take long."""
+        if self._progress_ms is None or not self._queued:
+            return None
+        waited = now_ms - self._progress_ms
+        if waited < STALL_TIMEOUT_MS:
+            return None
+        ledger, plan = self._ledger, self._plan
+        detail = (
+            f"chain '{plan.target}' gives no credit: {ledger.outstanding} of {plan.capacity} "
+            f"envelopes and {ledger.outstanding_bytes:,} of {plan.capacity_bytes:,} bytes are out"
+        )
+        return Wait(f"channel {plan.channel}", detail, waited)
+
+    def statistics(self) -> ChannelStatistics:
+        """An immutable snapshot."""
+        ledger = self._ledger
+        return ChannelStatistics(
+            self._plan.channel,
+            int(ledger.sent),
+            int(ledger.taken),
+            int(ledger.settled),
+            self.held_bytes,
+            ledger.outstanding_bytes,
+        )
+
+    def validate(self) -> None:
+        """Assert the bounds of E3 and E4."""
+        self._ledger.validate()
+        assert self._queued <= OUTBOX_QUEUED_MAX + 1
+        data = [envelope for envelope in self._queue if isinstance(envelope, Data)]
+        assert len(data) == self._queued
+        assert sum(envelope.size_bytes for envelope in data) == self._queued_bytes
+        assert self._behind is None or self._open is not None
+        rounds = {e.round_id for e in self._queue if isinstance(e, Barrier)}
+        assert len(rounds) <= BARRIERS_QUEUED_MAX
+        kinds = [isinstance(envelope, Watermark | Idle) for envelope in self._queue]
+        assert not any(a and b for a, b in pairwise(kinds))
+
+    def _due(self, opened: _Open, now_ms: MonotonicMs) -> bool:
+        idle = not self._queue and self._ledger.outstanding == 0
+        return idle or now_ms - opened.since_ms >= LINGER_MS
+
+
+def limit_open_bytes(outboxes: list[Outbox]) -> None:
+    """Keep what all outboxes of a chain hold back below `COALESCING_BYTES_MAX` (E3)."""
+    while sum(outbox.open_bytes for outbox in outboxes) > COALESCING_BYTES_MAX:
+        max(outboxes, key=lambda outbox: outbox.open_bytes).close_open()
+
+
+__all__ = ["Outbox", "limit_open_bytes"]

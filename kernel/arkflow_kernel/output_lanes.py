@@ -1,0 +1,140 @@
+"""The writing side of a chain's machine: its sinks' write lanes and its channels' outboxes.
+
+A part of `task.py`. Both kinds take batches, number them, and know up to which number they are
+confirmed: by the sink, or by the peer for all that lies behind it. So settlement treats them
+alike (F3, F5).
+"""
+
+from collections.abc import Callable, Iterator
+
+from arkflow_kernel.envelope import EndOfStream, Reset
+from arkflow_kernel.ids import Generation, MonotonicMs, OutputId, RequestToken, Sequence
+from arkflow_kernel.metrics import ChannelStatistics, Wait
+from arkflow_kernel.outbox import Outbox, limit_open_bytes
+from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.ports import WriteReceipt
+from arkflow_kernel.protocol import (
+    CreditGranted,
+    Emit,
+    FlushSink,
+    Piece,
+    RollSink,
+    Write,
+    deadline,
+)
+from arkflow_kernel.write_lane import WriteLane
+
+
+class OutputLanes:
+    """All outputs of one chain: sinks first, then channels, in the order of the plan."""
+
+    def __init__(self, plan: ChainPlan) -> None:
+        self._sinks = {sink.output: WriteLane(sink.output) for sink in plan.sinks}
+        self._outboxes = {channel.output: Outbox(channel) for channel in plan.channels}
+        self._all: dict[OutputId, WriteLane | Outbox] = {**self._sinks, **self._outboxes}
+        self.rows_to = dict.fromkeys(self._all, 0)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    # --- batches -------------------------------------------------------------------------------
+
+    def give(self, piece: Piece, now_ms: MonotonicMs) -> bool:
+        """Hand a batch to its output; False if that has no room now."""
+        lane = self._all[piece.output]
+        if not lane.has_room:
+            return False
+        lane.give(piece.batch, piece.size_bytes, now_ms)
+        self.rows_to[piece.output] += piece.batch.num_rows
+        return True
+
+    def marks(self) -> tuple[Sequence, ...]:
+        """Per output, the number of what it was given last."""
+        return tuple(lane.last_sequence for lane in self._all.values())
+
+    def confirmed(self) -> Iterator[Sequence]:
+        """Per output, the number up to which it is confirmed."""
+        return (lane.confirmed_upto for lane in self._all.values())
+
+    @property
+    def settled(self) -> bool:
+        """Nothing waits in any output, and everything is confirmed."""
+        return all(lane.settled for lane in self._all.values())
+
+    # --- sinks ---------------------------------------------------------------------------------
+
+    def requests(
+        self, token: Callable[[], RequestToken], now_ms: MonotonicMs
+    ) -> Iterator[Write | RollSink | FlushSink]:
+        """What the sinks are to do now; `token` gives the token of the next request."""
+        for sink in self._sinks.values():
+            request = sink.next_request(token(), now_ms)
+            if request is not None:
+                yield request
+
+    def has_sink(self, output: OutputId) -> bool:
+        """Whether one of its sinks is called so."""
+        return output in self._sinks
+
+    def written(self, output: OutputId, receipt: WriteReceipt, now_ms: MonotonicMs) -> None:
+        """A sink answered. `SinkError` if its answer cannot be true."""
+        self._sinks[output].answered(receipt, now_ms)
+
+    @property
+    def confirmed_writes(self) -> int:
+        """Writes that sinks have confirmed."""
+        return sum(int(sink.confirmed_upto) for sink in self._sinks.values())
+
+    # --- channels ------------------------------------------------------------------------------
+
+    def start(self, generation: Generation) -> None:
+        """Start every channel anew (E1)."""
+        for outbox in self._outboxes.values():
+            outbox.put(Reset(generation))
+
+    def emits(self, now_ms: MonotonicMs) -> Iterator[Emit]:
+        """What may leave in the channels now."""
+        limit_open_bytes(list(self._outboxes.values()))
+        for outbox in self._outboxes.values():
+            yield from outbox.emits(now_ms)
+
+    def granted(self, event: CreditGranted) -> None:
+        """A peer's word. `ChannelError` if it cannot be true."""
+        self._outboxes[OutputId(event.channel)].granted(event)
+
+    # --- ends and measures ---------------------------------------------------------------------
+
+    def flush(self, *, stopped: bool) -> None:
+        """No batch follows: sinks confirm everything, channels end (E2)."""
+        for sink in self._sinks.values():
+            sink.flush()
+        for outbox in self._outboxes.values():
+            outbox.put(EndOfStream(stopped))
+
+    def deadline_ms(self) -> MonotonicMs | None:
+        """When an output wants to be looked at though nothing else happens."""
+        return deadline(*(lane.deadline_ms() for lane in self._all.values()))
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of batches that wait in outputs or are being written."""
+        return sum(lane.held_bytes for lane in self._all.values())
+
+    def waits(self, now_ms: MonotonicMs) -> Iterator[Wait]:
+        """Outputs without progress for too long (E5)."""
+        for lane in self._all.values():
+            wait = lane.wait(now_ms)
+            if wait is not None:
+                yield wait
+
+    def channel_statistics(self) -> tuple[ChannelStatistics, ...]:
+        """An immutable snapshot of the channels."""
+        return tuple(outbox.statistics() for outbox in self._outboxes.values())
+
+    def validate(self) -> None:
+        """Assert the bounds of every output."""
+        for lane in self._all.values():
+            lane.validate()
+
+
+__all__ = ["OutputLanes"]
