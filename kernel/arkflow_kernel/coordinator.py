@@ -1,39 +1,49 @@
-"""The machine of one job: deployment, stop, cancel, end (D1, D4, D5).
+"""The machine of one job: deployment, restarts, stop, cancel, end (D1-D5).
 
 It takes one event and returns commands. Every transition has a cause and is kept for `status`.
 
-    CREATED ─Begin─▶ DEPLOYING ─all ready─▶ RUNNING ─stop─▶ STOPPING
-    DEPLOYING or RUNNING ─a chain failed, or a cancel─▶ STOPPING
-    any of these ─all chains ended and closed─▶ FINISHED | STOPPED | FAILED | CANCELLED
+    CREATED ─Begin─▶ DEPLOYING ─all connected─▶ RUNNING ─stop─▶ STOPPING
+    DEPLOYING or RUNNING ─a chain failed─▶ RESTARTING ─all ended, waited─▶ DEPLOYING
+    any of these ─cancel─▶ STOPPING
+    any of these ─all chains ended, no restart─▶ FINISHED | STOPPED | FAILED | CANCELLED
 
 Rules
-- Sources start last: a chain reads after its first control state, which is sent when all chains
-  are ready (D1).
-- The first failure decides the job's error; the other chains are cancelled.
-- The job ends when every chain is closed. A chain that is not closed within `teardown_timeout_ms`
-  of a cancel, or of its own end, is killed (D4).
+- Chains are connected when all are ready, and hear their first control state when all are
+  connected: nothing reads before that (D1).
+- A failure ends the whole attempt: the other chains are cancelled, and one that does not end within
+  `teardown_timeout_ms` is killed. The next attempt, of the next generation, is deployed after every
+  chain has ended (D4) and the restart strategy's wait is over (D3).
+- A restarted source continues where the job last heard that everything is settled, else at the
+  positions that its own system holds, else at its beginning; the transition's cause says which.
 - Chains hear one level-triggered state, repeated with every report (B2): a lost message heals.
+- A chain that is not heard of for `HEARTBEAT_TIMEOUT_MS` is killed (D2).
 """
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from arkflow_kernel.errors import ArkflowError, ProtocolError
+from arkflow_kernel.attempt import Attempt
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ProtocolError
 from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, RequestToken, WallMs
-from arkflow_kernel.limits import STORY_ENTRIES_MAX, TEARDOWN_TIMEOUT_MS
-from arkflow_kernel.metrics import ChainStatistics, ChainUsage
-from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.limits import (
+    HEARTBEAT_TIMEOUT_MS,
+    STORY_ENTRIES_MAX,
+    TEARDOWN_TIMEOUT_MS,
+    TRANSITIONS_KEPT_MAX,
+)
+from arkflow_kernel.metrics import ChainStatistics, ChainUsage, Wait
+from arkflow_kernel.plan import ExecutionGraph, Mode
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import (
     Begin,
     CancelRequested,
-    ChainClosed,
+    ChainConnected,
     ChainEnded,
-    ChainOutcome,
     ChainReady,
     ChainReport,
-    CloseChain,
+    ConnectChain,
     ControlState,
     CoordinatorCommand,
     CoordinatorEvent,
@@ -43,45 +53,18 @@ from arkflow_kernel.protocol import (
     JobOutcome,
     JobState,
     JobStatus,
+    KillChain,
     OutcomeKind,
     SendControl,
     StopRequested,
     Tick,
+    Transition,
     deadline,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Transition:
-    """One change of a job's state, and why."""
-
-    at: Moment
-    before: JobState
-    after: JobState
-    cause: str
-
-
-@dataclass(slots=True)
-class _Chain:
-    ready: bool = False
-    outcome: ChainOutcome | None = None
-    closing: RequestToken | None = None
-    closed: bool = False
-    kill_at_ms: MonotonicMs | None = None
-    statistics: ChainStatistics | None = None
-    usage: ChainUsage | None = None
-
+from arkflow_kernel.restart import GiveUp, RestartStrategy
+from arkflow_kernel.restart_positions import RestartPositions
 
 _NEVER = Moment(MonotonicMs(0), WallMs(0))
-
-
-@dataclass(slots=True)
-class _Job:
-    state: JobState = JobState.CREATED
-    cause: str = "created"
-    since: Moment = _NEVER
-    error: ArkflowError | None = None
-
 
 _RANK = {
     OutcomeKind.FINISHED: 0,
@@ -97,8 +80,29 @@ _END_STATE = {
 }
 
 
+@dataclass(slots=True)
+class _Job:
+    state: JobState = JobState.CREATED
+    cause: str = "created"
+    since: Moment = _NEVER
+    error: ArkflowError | None = None
+    wanted: Desired = Desired.RUN
+    started: bool = False
+    restarts: int = 0
+    restart_at_ms: MonotonicMs | None = None
+
+
+@dataclass(slots=True)
+class _Heard:
+    """What chains last said of themselves, over all attempts."""
+
+    statistics: dict[ChainId, ChainStatistics] = field(default_factory=dict)
+    usage: dict[ChainId, ChainUsage] = field(default_factory=dict)
+    waits: dict[ChainId, tuple[Wait, ...]] = field(default_factory=dict)
+
+
 class JobCoordinator:
-    """Machine of one attempt of a job."""
+    """Machine of one job, over all of its attempts; `generation` is that of the first."""
 
     def __init__(
         self,
@@ -108,22 +112,26 @@ class JobCoordinator:
         teardown_timeout_ms: int = TEARDOWN_TIMEOUT_MS,
     ) -> None:
         self._graph = graph
-        self._generation = generation
         self._teardown_timeout_ms = teardown_timeout_ms
+        self._attempt = Attempt.of(generation, [plan.chain for plan in graph.chains])
         self._control = ControlState(generation)
-        self._chains = {plan.chain: _Chain() for plan in graph.chains}
-        self._deploy_tokens: dict[RequestToken, ChainId] = {}
+        self._strategy = RestartStrategy(graph.restart, keeps_state=graph.mode is Mode.CHECKPOINT)
+        self._positions = RestartPositions(graph)
+        self._heard = _Heard()
         self._job = _Job()
+        self._asked: dict[RequestToken, ChainId] = {}
         self._next_token = 1
+        self._first_token = 1
         self._commands: list[CoordinatorCommand] = []
-        self._transitions: list[Transition] = []
-        self._story: list[str] = []
+        self._transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT_MAX)
+        self._transition_count = 0
+        self._story: deque[str] = deque(maxlen=STORY_ENTRIES_MAX)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Begin: self._on_begin,
             ChainReady: self._on_chain_ready,
+            ChainConnected: self._on_chain_connected,
             ChainReport: self._on_chain_report,
             ChainEnded: self._on_chain_ended,
-            ChainClosed: self._on_chain_closed,
             StopRequested: self._on_stop_requested,
             CancelRequested: self._on_cancel_requested,
             Tick: self._on_tick,
@@ -131,17 +139,18 @@ class JobCoordinator:
 
     def handle(self, event: CoordinatorEvent) -> list[CoordinatorCommand]:
         """Take one event, return the commands that follow, in order. Nothing follows the end."""
-        self._story = [*self._story[1 - STORY_ENTRIES_MAX :], f"{event}"[:200]]
+        self._story.append(f"{event}"[:200])
         if self.ended:
             return []
         self._commands = []
         self._handlers[type(event)](event)
-        self._end_if_closed(event.at)
         return self._commands
 
     def next_deadline_ms(self) -> MonotonicMs | None:
         """When a `Tick` is due though nothing else happens."""
-        return deadline(*(chain.kill_at_ms for chain in self._chains.values()))
+        if self.ended:
+            return None
+        return deadline(self._job.restart_at_ms, self._attempt.deadline_ms())
 
     @property
     def ended(self) -> bool:
@@ -150,146 +159,244 @@ class JobCoordinator:
 
     @property
     def transitions(self) -> tuple[Transition, ...]:
-        """Every change of state so far, oldest first."""
+        """The last changes of state, oldest first."""
         return tuple(self._transitions)
 
     def status(self) -> JobStatus:
-        """An immutable snapshot for users."""
-        known = {c: s.statistics for c, s in self._chains.items() if s.statistics is not None}
-        ready = sum(chain.ready for chain in self._chains.values())
-        job = self._job
-        usage = {c: s.usage for c, s in self._chains.items() if s.usage is not None}
-        return JobStatus(job.state, job.cause, job.since, known, usage, ready, job.error)
+        """An immutable snapshot for users. Counters are those of the running attempt."""
+        job, heard = self._job, self._heard
+        return JobStatus(
+            job.state,
+            job.cause,
+            job.since,
+            dict(heard.statistics),
+            dict(heard.usage),
+            self._attempt.ready_count,
+            job.error,
+            self._attempt.generation,
+            job.restarts,
+            {chain: waits for chain, waits in heard.waits.items() if waits},
+            self.transitions,
+        )
 
     def validate(self) -> None:
         """Assert the invariants; called after every event in tests."""
-        if self._job.state is JobState.RUNNING:
-            assert all(chain.ready for chain in self._chains.values())
+        attempt, job = self._attempt, self._job
+        if job.state is JobState.RUNNING:
+            assert attempt.all_ready
+            assert attempt.all_connected
+            assert attempt.failure is None
         if self.ended:
-            assert all(chain.closed for chain in self._chains.values())
-        for chain in self._chains.values():
-            assert not chain.closed or chain.outcome is not None
+            assert attempt.over or job.restarts or attempt.failure is not None
+        assert (job.restart_at_ms is not None) <= (job.state is JobState.RESTARTING)
+        assert attempt.generation == self._control.generation
 
-    # --- events --------------------------------------------------------------------------------
+    # --- events of a deployment ----------------------------------------------------------------
 
     def _on_begin(self, event: Begin) -> None:
         self._require(self._job.state is JobState.CREATED, "a job begins once")
-        self._go(JobState.DEPLOYING, "begin", event.at)
+        self._deploy(event.at, "begin")
+
+    def _deploy(self, at: Moment, cause: str) -> None:
+        """Start an attempt; the chains of the one before have all ended."""
+        self._go(JobState.DEPLOYING, cause, at)
         for plan in self._graph.chains:
-            token = self._token()
-            self._deploy_tokens[token] = plan.chain
-            self._commands.append(DeployChain(token, plan, self._generation))
+            token = self._ask(plan.chain)
+            restored = self._positions.restored(plan.chain)
+            self._commands.append(DeployChain(token, plan, self._attempt.generation, restored))
 
     def _on_chain_ready(self, event: ChainReady) -> None:
-        chain = self._deploy_tokens.pop(event.token, None)
-        self._require(chain == event.chain, f"unasked answer {event}")
-        if self._chains[event.chain].outcome is not None:
-            return  # it died before its answer arrived
-        self._chains[event.chain].ready = True
-        if self._control.desired is Desired.CANCEL:
+        if not self._answered(event.token, event.chain):
+            return
+        self._attempt.chains[event.chain].ready = True
+        self._positions.source_is(event.chain, event.replay, commits=event.commits)
+        if self._attempt.given_up:
             self._commands.append(SendControl(event.chain, self._control))
-        elif all(each.ready for each in self._chains.values()):
-            stopping = self._control.desired is Desired.STOP
-            state = JobState.STOPPING if stopping else JobState.RUNNING
-            self._go(state, f"all {len(self._chains)} chains are ready", event.at)
-            self._send_all()
+        elif self._attempt.all_ready:
+            for chain in self._attempt.chains:
+                self._commands.append(ConnectChain(self._ask(chain), chain))
+
+    def _on_chain_connected(self, event: ChainConnected) -> None:
+        if not self._answered(event.token, event.chain):
+            return
+        self._attempt.chains[event.chain].connected = True
+        if self._attempt.given_up or not self._attempt.all_connected:
+            return
+        for chain in self._attempt.chains.values():
+            chain.heard_ms = event.at.now_ms
+        self._job.started = True
+        stopping = self._job.wanted is Desired.STOP
+        cause = f"all {len(self._attempt.chains)} chains are ready"
+        self._go(JobState.STOPPING if stopping else JobState.RUNNING, cause, event.at)
+        self._send_all()
+
+    # --- events of running chains --------------------------------------------------------------
 
     def _on_chain_report(self, event: ChainReport) -> None:
-        chain = self._chains[event.chain]
-        chain.statistics, chain.usage = event.statistics, event.usage
-        if chain.outcome is None and self._started():
+        chain = self._attempt.chains[event.chain]
+        if event.generation != self._attempt.generation or not chain.alive:
+            return
+        if chain.heard_ms is not None:
+            chain.heard_ms = event.at.now_ms
+        heard = self._heard
+        heard.statistics[event.chain] = event.statistics
+        heard.waits[event.chain] = event.waits
+        if event.usage is not None:
+            heard.usage[event.chain] = event.usage
+        self._positions.heard(event.chain, event.frontier, event.at.now_ms)
+        if chain.heard_ms is not None or self._attempt.given_up:
             self._commands.append(SendControl(event.chain, self._control))
 
     def _on_chain_ended(self, event: ChainEnded) -> None:
-        chain = self._chains[event.chain]
-        if chain.outcome is not None:
+        chain = self._attempt.chains[event.chain]
+        if event.generation != self._attempt.generation or not chain.alive:
             return  # its process went after it had reported its end, or after it was killed
-        chain.outcome = event.outcome
-        if chain.closing is None:
-            self._kill_by(chain, event.at)
-            self._close(event.chain, kill=False)
-        if event.outcome.kind is OutcomeKind.FAILED and self._job.error is None:
-            self._job.error = event.outcome.error
-            self._cancel(event.at, f"chain '{event.chain}' failed")
-
-    def _on_chain_closed(self, event: ChainClosed) -> None:
-        chain = self._chains[event.chain]
-        if chain.closing != event.token:
-            return  # the answer to a close that a kill has overtaken
-        chain.closed, chain.kill_at_ms = True, None
-        if chain.outcome is None:
-            chain.outcome = ChainOutcome(OutcomeKind.CANCELLED)
-
-    def _on_stop_requested(self, event: StopRequested) -> None:
-        if self._control.desired >= Desired.STOP:
-            return
-        self._want(Desired.STOP)
-        if self._job.state is JobState.RUNNING:
-            self._go(JobState.STOPPING, "a stop was requested", event.at)
-            self._send_all()
-
-    def _on_cancel_requested(self, event: CancelRequested) -> None:
-        self._cancel(event.at, "a cancel was requested")
+        self._positions.heard(event.chain, event.outcome.frontier, event.at.now_ms)
+        self._heard.waits.pop(event.chain, None)
+        if self._attempt.ended(event.chain, event.outcome):
+            self._give_up(event.at)
+            if self._job.state is not JobState.STOPPING:
+                self._go(JobState.RESTARTING, self._failure_text(), event.at)
+        if self._attempt.over:
+            self._attempt_over(event.at)
 
     def _on_tick(self, event: Tick) -> None:
-        for name, chain in self._chains.items():
-            if chain.kill_at_ms is not None and event.at.now_ms >= chain.kill_at_ms:
-                chain.kill_at_ms = None
-                self._close(name, kill=True)
+        job = self._job
+        if job.restart_at_ms is not None and event.at.now_ms >= job.restart_at_ms:
+            self._restart(event.at)
+            return
+        for name, chain in list(self._attempt.silent(event.at.now_ms)):
+            seconds = HEARTBEAT_TIMEOUT_MS / 1000
+            text = f"the process of chain '{name}' did not answer for {seconds:.0f} s; it is killed"
+            chain.killed = ActorLostError(text)
+            self._kill(name)
+        for name, chain in list(self._attempt.overdue(event.at.now_ms)):
+            chain.kill_at_ms = MonotonicMs(event.at.now_ms + self._teardown_timeout_ms)
+            self._kill(name)
+
+    # --- users ---------------------------------------------------------------------------------
+
+    def _on_stop_requested(self, event: StopRequested) -> None:
+        job = self._job
+        if job.wanted >= Desired.STOP:
+            return
+        job.wanted = Desired.STOP
+        if job.state is JobState.RUNNING:
+            self._go(JobState.STOPPING, "a stop was requested", event.at)
+            self._want(Desired.STOP)
+            self._send_all()
+        elif job.restart_at_ms is not None:
+            self._end(OutcomeKind.STOPPED, "a stop was requested between two attempts", event.at)
+        elif not self._attempt.given_up:
+            self._want(Desired.STOP)
+
+    def _on_cancel_requested(self, event: CancelRequested) -> None:
+        job = self._job
+        if job.wanted is Desired.CANCEL:
+            return
+        job.wanted = Desired.CANCEL
+        if job.restart_at_ms is not None or job.state is JobState.CREATED:
+            self._end(OutcomeKind.CANCELLED, "a cancel was requested", event.at)
+            return
+        self._go(JobState.STOPPING, "a cancel was requested", event.at)
+        self._attempt.failure = None  # whatever failed before, the user wants no more of the job
+        self._give_up(event.at)
+
+    # --- the end of an attempt -----------------------------------------------------------------
+
+    def _give_up(self, at: Moment) -> None:
+        """End the attempt: its chains are cancelled, and killed if they do not follow (D4)."""
+        self._attempt.given_up = True
+        self._want(Desired.CANCEL)
+        for _, chain in self._attempt.alive():
+            if chain.kill_at_ms is None:
+                chain.kill_at_ms = MonotonicMs(at.now_ms + self._teardown_timeout_ms)
+        self._send_all()
+
+    def _attempt_over(self, at: Moment) -> None:
+        error, job = self._attempt.failure, self._job
+        if error is None:
+            worst = max(self._attempt.kinds(), key=_RANK.__getitem__)
+            worst = OutcomeKind.CANCELLED if worst is OutcomeKind.FAILED else worst
+            self._end(worst, f"every chain {worst.value}", at)
+            return
+        if job.wanted is not Desired.RUN:
+            self._fail(
+                error,
+                f"{error}; it is not restarted: a {job.wanted.name.lower()} was requested",
+                at,
+            )
+            return
+        verdict = self._strategy.failed(
+            error, at.now_ms, started=job.started, progress=self._positions.progress()
+        )
+        if isinstance(verdict, GiveUp):
+            error.add_note(f"the job ends: {verdict.reason}")
+            self._fail(error, f"{error}; {verdict.reason}", at)
+            return
+        job.restart_at_ms = MonotonicMs(at.now_ms + verdict.delay_ms)
+        wait = f"in {verdict.delay_ms / 1000:g} s" if verdict.delay_ms else "at once"
+        self._go(JobState.RESTARTING, f"{self._failure_text()}; the next attempt starts {wait}", at)
+        if not verdict.delay_ms:
+            self._restart(at)
+
+    def _restart(self, at: Moment) -> None:
+        job, before = self._job, self._attempt
+        job.restart_at_ms = None
+        job.restarts += 1
+        generation = Generation(before.generation + 1)
+        self._attempt = Attempt.of(generation, before.chains)
+        self._control = ControlState(generation)
+        self._asked.clear()
+        self._first_token = self._next_token
+        self._heard.waits.clear()
+        self._deploy(at, f"restart {job.restarts}: {self._positions.sentence(at.now_ms)}")
+
+    def _fail(self, error: ArkflowError, cause: str, at: Moment) -> None:
+        self._job.error = error
+        self._end(OutcomeKind.FAILED, cause, at)
+
+    def _end(self, kind: OutcomeKind, cause: str, at: Moment) -> None:
+        self._job.restart_at_ms = None
+        self._go(_END_STATE[kind], cause, at)
+        self._commands.append(EndJob(JobOutcome(kind, self._job.error)))
 
     # --- small things --------------------------------------------------------------------------
 
-    def _started(self) -> bool:
-        """Chains may hear the control state: all are ready, or the job is being cancelled."""
-        running = self._job.state in (JobState.RUNNING, JobState.STOPPING)
-        return running or self._control.desired is Desired.CANCEL
-
-    def _cancel(self, at: Moment, cause: str) -> None:
-        if self._control.desired is Desired.CANCEL:
-            return
-        self._want(Desired.CANCEL)
-        if self._job.state is not JobState.CREATED:
-            self._go(JobState.STOPPING, cause, at)
-        for chain in self._chains.values():
-            self._kill_by(chain, at)
-        self._send_all()
-
-    def _kill_by(self, chain: _Chain, at: Moment) -> None:
-        """It must be closed within the teardown time-out (D4), counted from the first reason."""
-        if not chain.closed and chain.closing is None and chain.kill_at_ms is None:
-            chain.kill_at_ms = MonotonicMs(at.now_ms + self._teardown_timeout_ms)
+    def _failure_text(self) -> str:
+        attempt = self._attempt
+        return f"chain '{attempt.culprit}' failed: {attempt.failure}"
 
     def _want(self, desired: Desired) -> None:
-        self._control = self._control.merged(ControlState(self._generation, desired))
+        self._control = self._control.merged(ControlState(self._attempt.generation, desired))
 
     def _send_all(self) -> None:
-        for name, chain in self._chains.items():
-            if chain.ready and chain.outcome is None:
+        for name, chain in self._attempt.alive():
+            if chain.ready:
                 self._commands.append(SendControl(name, self._control))
 
-    def _close(self, name: ChainId, *, kill: bool) -> None:
-        token = self._token()
-        self._chains[name].closing = token
-        self._commands.append(CloseChain(token, name, kill))
-
-    def _end_if_closed(self, at: Moment) -> None:
-        if not self._chains or not all(chain.closed for chain in self._chains.values()):
-            return
-        kinds = [chain.outcome.kind for chain in self._chains.values() if chain.outcome]
-        worst = max(kinds, key=_RANK.__getitem__)
-        if self._job.error is not None:
-            worst = OutcomeKind.FAILED
-        cause = str(self._job.error) if self._job.error else f"every chain {worst.value}"
-        self._go(_END_STATE[worst], cause, at)
-        self._commands.append(EndJob(JobOutcome(worst, self._job.error)))
+    def _kill(self, name: ChainId) -> None:
+        self._commands.append(KillChain(name, self._attempt.generation))
 
     def _go(self, state: JobState, cause: str, at: Moment) -> None:
-        self._transitions.append(Transition(at, self._job.state, state, cause))
+        self._transition_count += 1
+        self._transitions.append(
+            Transition(self._transition_count, at, self._job.state, state, cause)
+        )
         self._job.state, self._job.cause, self._job.since = state, cause, at
 
-    def _token(self) -> RequestToken:
+    def _ask(self, chain: ChainId) -> RequestToken:
+        token = RequestToken(self._next_token)
         self._next_token += 1
-        return RequestToken(self._next_token - 1)
+        self._asked[token] = chain
+        return token
+
+    def _answered(self, token: RequestToken, chain: ChainId) -> bool:
+        """Whether the answer is news: not of an attempt before, and its chain has not ended."""
+        if token < self._first_token:
+            return False
+        self._require(self._asked.pop(token, None) == chain, f"unasked answer {token} of {chain}")
+        return self._attempt.chains[chain].alive
 
     def _require(self, condition: bool, message: str) -> None:
         if not condition:
@@ -297,4 +404,4 @@ class JobCoordinator:
             raise ProtocolError(f"coordinator of job '{self._graph.job}': {message}", story)
 
 
-__all__ = ["JobCoordinator", "Transition"]
+__all__ = ["JobCoordinator"]

@@ -62,6 +62,12 @@ BARRIERS_QUEUED_MAX: Final = 2
 STALL_TIMEOUT_MS: Final = 30_000
 """A wait without progress that is reported (E5)."""
 
+DETERMINISTIC_ATTEMPTS: Final = 3
+"""Attempts in a row that the same error of one operator may end before the job does (D3)."""
+
+TRANSITIONS_KEPT_MAX: Final = 32
+"""Changes of a job's state that its status shows, newest last."""
+
 HEARTBEAT_TIMEOUT_MS: Final = 10_000
 """A chain that is not heard of for so long counts as hung, and is killed (D2)."""
 
@@ -105,6 +111,7 @@ __all__ = [
     "CHANNEL_BYTES_MIN",
     "CHANNEL_ENVELOPES_DEFAULT",
     "COALESCING_BYTES_MAX",
+    "DETERMINISTIC_ATTEMPTS",
     "EXACT_FLOAT_INT_MAX",
     "FRAME_BYTES_MAX",
     "FRAME_BYTES_TARGET",
@@ -127,6 +134,7 @@ __all__ = [
     "STALL_TIMEOUT_MS",
     "STORY_ENTRIES_MAX",
     "TEARDOWN_TIMEOUT_MS",
+    "TRANSITIONS_KEPT_MAX",
     "WORKERS_MAX",
     "WRITES_QUEUED_MAX",
 ]

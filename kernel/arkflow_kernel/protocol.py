@@ -519,11 +519,22 @@ class JobState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Transition:
+    """One change of a job's state, and why. `number` counts them from 1."""
+
+    number: int
+    at: Moment
+    before: JobState
+    after: JobState
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """Snapshot of a job for users: its state, why it is in it, and its chains' counters.
 
     `generation` is the number of the attempt, `restarts` how many were made after failures;
-    `waits` holds what stalls, per chain (E5).
+    `waits` holds what stalls, per chain (E5), `transitions` the last changes of state.
     """
 
     state: JobState
@@ -536,6 +547,7 @@ class JobStatus:
     generation: Generation = FIRST_GENERATION
     restarts: int = 0
     waits: Mapping[ChainId, tuple[Wait, ...]] = field(default_factory=dict)
+    transitions: tuple[Transition, ...] = ()
 
 
 def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
@@ -593,6 +605,7 @@ __all__ = [
     "StopRequested",
     "Submit",
     "Tick",
+    "Transition",
     "Write",
     "WriteDone",
     "deadline",

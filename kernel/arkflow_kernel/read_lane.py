@@ -13,9 +13,12 @@ from arkflow_kernel.ports import NothingYet, ReadResult, SourceBatch, SourceEnde
 
 
 class ReadLane:
-    """Decides when to read. `rows_per_second` spaces the reads; None: as fast as possible."""
+    """Decides when to read. `rows_per_second` spaces the reads; None: as fast as possible.
 
-    def __init__(self, rows_per_second: float | None = None) -> None:
+    `nothing`: the chain has no source, so this one has ended before it began.
+    """
+
+    def __init__(self, rows_per_second: float | None = None, *, nothing: bool = False) -> None:
         self._rows_per_second = rows_per_second
         self._outstanding: RequestToken | None = None
         self._ahead: deque[tuple[SourceBatch, int]] = deque()
@@ -23,7 +26,7 @@ class ReadLane:
         self._resume_ms: MonotonicMs | None = None
         self._due_ms = 0.0
         self._stopped = False
-        self._ended = False
+        self._ended = nothing
 
     @property
     def exhausted(self) -> bool:

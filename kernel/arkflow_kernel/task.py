@@ -96,7 +96,8 @@ class ChainTask:
         self._generation = generation
         self._control: ControlState | None = None
         self._phase = Phase.WAITING
-        self._source = None if plan.source is None else ReadLane(plan.source.rows_per_second)
+        rate = None if plan.source is None else plan.source.rows_per_second
+        self._source = ReadLane(rate, nothing=plan.source is None)
         self._inlets = Inlets(plan, generation)
         self._items = ItemQueue(plan.workers)
         self._outputs = OutputLanes(plan)
@@ -116,7 +117,7 @@ class ChainTask:
             SourceCommitted: self._on_source_committed,
             RequestFailed: self._on_request_failed,
             Deliver: self._on_deliver,
-            CreditGranted: self._on_credit_granted,
+            CreditGranted: self._outputs.granted,
             ChannelBroken: self._on_channel_broken,
         }
 
@@ -131,7 +132,10 @@ class ChainTask:
         self._outstanding.tell(event, self._phase)
         if self._phase is not Phase.ENDED:
             self._commands = []
-            self._handlers[type(event)](event)
+            try:
+                self._handlers[type(event)](event)
+            except (ChannelError, SinkError) as error:  # a peer or a sink that broke its rules
+                self._end(OutcomeKind.FAILED, error)
             self._pump(event.at.now_ms)
             return self._commands
         return []
@@ -140,8 +144,7 @@ class ChainTask:
         """When a `Tick` is due though nothing else happens."""
         if self._phase in (Phase.WAITING, Phase.ENDED):
             return None
-        reading = self._source is not None and self._phase is Phase.RUNNING
-        reads = self._source.deadline_ms() if self._source is not None and reading else None
+        reads = self._source.deadline_ms() if self._phase is Phase.RUNNING else None
         return deadline(reads, self._outputs.deadline_ms())
 
     def takes(self, channel: ChannelId) -> bool:
@@ -160,15 +163,14 @@ class ChainTask:
 
     def statistics(self) -> ChainStatistics:
         """An immutable snapshot of the counters."""
-        source = self._source
-        ahead, ahead_bytes = (0, 0) if source is None else (source.waiting, source.held_bytes)
+        held = self._source.held_bytes + self._items.held_bytes + self._outputs.held_bytes
         return ChainStatistics(
             self._plan.chain,
             **self._statistics,
             settled_rows=self._settlement.settled_rows,
-            in_flight=len(self._items) + ahead,
+            in_flight=len(self._items) + self._source.waiting,
             confirmed_writes=self._outputs.confirmed_writes,
-            held_bytes=ahead_bytes + self._items.held_bytes + self._outputs.held_bytes,
+            held_bytes=held,
             channels=self._outputs.channel_statistics(),
             operators=tuple(self._counts.values()),
             rows_to=tuple(self._outputs.rows_to.items()),
@@ -181,8 +183,7 @@ class ChainTask:
 
     def validate(self) -> None:
         """Assert the invariants across all parts; called after every event in tests."""
-        if self._source is not None:
-            self._source.validate()
+        self._source.validate()
         self._items.validate()
         self._settlement.validate()
         self._outputs.validate()
@@ -190,8 +191,7 @@ class ChainTask:
         self._commits.validate()
         self._outstanding.validate()
         assert all(count.conserved() for count in self._counts.values()), self._counts
-        if self._phase is Phase.WAITING:
-            assert not self._outstanding
+        assert self._phase is not Phase.WAITING or not self._outstanding
 
     # --- events --------------------------------------------------------------------------------
 
@@ -211,7 +211,6 @@ class ChainTask:
 
     def _on_source_read(self, event: SourceRead) -> None:
         self._outstanding.answered(event.token, ReadSource)
-        assert self._source is not None
         self._source.answered(event.result, event.size_bytes, event.at.now_ms)
         self._count("bytes_in", event.size_bytes)
 
@@ -219,25 +218,14 @@ class ChainTask:
         if not self.takes(event.channel):
             raise self._outstanding.error(f"{event.channel} was delivered and takes nothing now")
         envelope = event.envelope
-        try:
-            self._inlets.delivered(event.channel, envelope)
-        except ChannelError as error:
-            self._end(OutcomeKind.FAILED, error)
-            return
+        self._inlets.delivered(event.channel, envelope)
         if isinstance(envelope, Data):
             (batch,) = envelope.pieces
             ref = BatchRef(event.channel, envelope.sequence, batch.num_rows, envelope.size_bytes)
             origin = Origin(f"channel {event.channel}", offset=envelope.sequence)
-            self._submit_batch(
-                RunItem(self._outstanding.token(), batch, None, origin), ref, event.at.now_ms
-            )
+            item = RunItem(self._outstanding.token(), batch, None, origin)
+            self._submit_batch(item, ref, event.at.now_ms)
             self._count("bytes_in", envelope.size_bytes)
-
-    def _on_credit_granted(self, event: CreditGranted) -> None:
-        try:
-            self._outputs.granted(event)
-        except ChannelError as error:
-            self._end(OutcomeKind.FAILED, error)
 
     def _on_channel_broken(self, event: ChannelBroken) -> None:
         self._end(OutcomeKind.FAILED, event.error)
@@ -254,10 +242,7 @@ class ChainTask:
         output = getattr(request, "output", None)
         if output is None or not self._outputs.has_sink(output):
             raise self._outstanding.error(f"{event} answers {request}")
-        try:
-            self._outputs.written(output, event.receipt, event.at.now_ms)
-        except SinkError as error:
-            self._end(OutcomeKind.FAILED, error)
+        self._outputs.written(output, event.receipt, event.at.now_ms)
 
     def _on_source_committed(self, event: SourceCommitted) -> None:
         self._outstanding.answered(event.token, CommitSource)
@@ -312,11 +297,9 @@ class ChainTask:
                 self._order(NextSlice(token))
                 return False
         done = self._items.pop_done()
-        if done is None:
-            return False
-        if done.batch is not None:
+        if done is not None and done.batch is not None:
             self._processed(done.batch)
-        return True
+        return done is not None
 
     def _processed(self, batch: BatchRef) -> None:
         marks = self._outputs.marks()
@@ -324,7 +307,7 @@ class ChainTask:
         self._inlets.taken(batch.stream, batch.sequence)
 
     def _submit(self, now_ms: MonotonicMs) -> None:
-        while self._source is not None and self._items.has_room:
+        while self._items.has_room:
             taken = self._source.take()
             if taken is None:
                 return
@@ -346,8 +329,7 @@ class ChainTask:
         self._count("rows_in", ref.rows)
 
     def _read(self, now_ms: MonotonicMs) -> None:
-        reading = self._source is not None and self._phase is Phase.RUNNING
-        if self._source is not None and reading and self._source.wants_read(now_ms):
+        if self._phase is Phase.RUNNING and self._source.wants_read(now_ms):
             token = self._outstanding.token()
             self._source.reading(token)
             self._order(ReadSource(token))
@@ -368,9 +350,10 @@ class ChainTask:
     # --- phases --------------------------------------------------------------------------------
 
     def _next_phase(self, now_ms: MonotonicMs) -> None:
-        if self._phase is Phase.RUNNING and self._data_ended():
+        ended = self._source.exhausted and self._inlets.ended
+        if self._phase is Phase.RUNNING and ended:
             self._leave_running(now_ms)
-        if self._phase is Phase.STOPPING and self._source is not None and not self._source.quiet:
+        if self._phase is Phase.STOPPING and not self._source.quiet:
             return
         if self._phase in (Phase.FINISHING, Phase.STOPPING) and not self._items:
             self._phase = Phase.FLUSHING
@@ -380,12 +363,6 @@ class ChainTask:
             self._phase = Phase.COMMITTING
         if self._phase is Phase.COMMITTING and self._commits.quiet:
             self._end(OutcomeKind.STOPPED if self._stopped else OutcomeKind.FINISHED)
-
-    def _data_ended(self) -> bool:
-        """No batch will come any more."""
-        if self._source is not None:
-            return self._source.exhausted
-        return self._inlets.ended
 
     def _leave_running(self, now_ms: MonotonicMs) -> None:
         """Operators are finished only where every stream came to its end by itself (D5)."""
@@ -399,7 +376,7 @@ class ChainTask:
 
     def _stop_source(self) -> None:
         """Chains behind hear of it by the end of their inputs."""
-        if self._source is not None and self._phase is Phase.RUNNING:
+        if self._plan.source is not None and self._phase is Phase.RUNNING:
             self._phase, self._stopped = Phase.STOPPING, True
             self._source.stop()
 

@@ -1,0 +1,132 @@
+"""The chains of one attempt of a job: who is ready, connected, ended, overdue (D1, D2, D4).
+
+A part of `coordinator.py`. It holds facts and finds out what they mean together; what is to be
+done about it is the coordinator's decision.
+
+Which failure counts: the first one, but a broken channel only says that its peer failed, so any
+other failure of the same attempt takes its place. What a chain says after the attempt was given up
+counts for nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError
+from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
+from arkflow_kernel.protocol import ChainOutcome, OutcomeKind, deadline
+
+
+@dataclass(slots=True)
+class ChainFacts:
+    """What the coordinator knows of one chain in this attempt."""
+
+    ready: bool = False
+    connected: bool = False
+    outcome: ChainOutcome | None = None
+    heard_ms: MonotonicMs | None = None
+    kill_at_ms: MonotonicMs | None = None
+    killed: ArkflowError | None = None
+
+    @property
+    def alive(self) -> bool:
+        """It has not ended."""
+        return self.outcome is None
+
+
+@dataclass
+class Attempt:
+    """One attempt. `failure` is what ended it, None while nothing did."""
+
+    generation: Generation
+    chains: dict[ChainId, ChainFacts]
+    failure: ArkflowError | None = None
+    culprit: ChainId | None = None
+    given_up: bool = field(default=False)
+
+    @classmethod
+    def of(cls, generation: Generation, chains: Iterable[ChainId]) -> "Attempt":
+        """A new attempt: nothing is known of its chains."""
+        return cls(generation, {chain: ChainFacts() for chain in chains})
+
+    @property
+    def all_ready(self) -> bool:
+        """Every chain is built and opened."""
+        return all(chain.ready for chain in self.chains.values())
+
+    @property
+    def all_connected(self) -> bool:
+        """Every chain has its channels."""
+        return all(chain.connected for chain in self.chains.values())
+
+    @property
+    def over(self) -> bool:
+        """Every chain has ended."""
+        return not any(chain.alive for chain in self.chains.values())
+
+    @property
+    def ready_count(self) -> int:
+        """How many chains are ready."""
+        return sum(chain.ready for chain in self.chains.values())
+
+    def alive(self) -> Iterator[tuple[ChainId, ChainFacts]]:
+        """Chains that have not ended."""
+        return ((name, chain) for name, chain in self.chains.items() if chain.alive)
+
+    def ended(self, name: ChainId, outcome: ChainOutcome) -> bool:
+        """A chain ended. True if the attempt failed by it, which it had not before."""
+        chain = self.chains[name]
+        expected = self.given_up and chain.kill_at_ms is not None
+        chain.outcome, chain.kill_at_ms = outcome, None
+        if outcome.kind is not OutcomeKind.FAILED:
+            return False
+        error = chain.killed or outcome.error
+        assert error is not None, "a failed chain has an error"
+        if self._consequence(error, expected=expected):
+            chain.outcome = ChainOutcome(OutcomeKind.CANCELLED, None, outcome.frontier)
+            return False
+        first = self.failure is None
+        if first or isinstance(self.failure, ChannelError):
+            self.failure, self.culprit = error, name
+        return first
+
+    def overdue(self, now_ms: MonotonicMs) -> Iterator[tuple[ChainId, ChainFacts]]:
+        """Chains that did not end in time after they were told to (D4)."""
+        for name, chain in self.alive():
+            if chain.kill_at_ms is not None and now_ms >= chain.kill_at_ms:
+                yield name, chain
+
+    def silent(self, now_ms: MonotonicMs) -> Iterator[tuple[ChainId, ChainFacts]]:
+        """Chains that were not heard of for too long (D2)."""
+        for name, chain in self.alive():
+            silent = chain.heard_ms is not None and chain.killed is None
+            if silent and now_ms - _ms(chain.heard_ms) >= HEARTBEAT_TIMEOUT_MS:
+                yield name, chain
+
+    def deadline_ms(self) -> MonotonicMs | None:
+        """When somebody will be overdue or silent for too long."""
+        kills = (chain.kill_at_ms for _, chain in self.alive())
+        heard = (
+            MonotonicMs(_ms(chain.heard_ms) + HEARTBEAT_TIMEOUT_MS)
+            for _, chain in self.alive()
+            if chain.heard_ms is not None and chain.killed is None
+        )
+        return deadline(*kills, *heard)
+
+    def kinds(self) -> list[OutcomeKind]:
+        """How the chains ended that did."""
+        return [chain.outcome.kind for chain in self.chains.values() if chain.outcome is not None]
+
+    def _consequence(self, error: ArkflowError, *, expected: bool) -> bool:
+        """Whether the error only follows from what was decided already: no cause of anything."""
+        if not self.given_up:
+            return False
+        return isinstance(error, ChannelError) or (expected and isinstance(error, ActorLostError))
+
+
+def _ms(value: MonotonicMs | None) -> MonotonicMs:
+    assert value is not None
+    return value
+
+
+__all__ = ["Attempt", "ChainFacts"]
