@@ -17,6 +17,7 @@ from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import (
     Clock,
     Operator,
+    ReplayKind,
     SinkWriter,
     SourceBatch,
     SourceReader,
@@ -92,11 +93,10 @@ class ChainWork:
     """Components of one chain, opened in guard order (R1)."""
 
     def __init__(self, plan: ChainPlan, components: ComponentFactory, clock: Clock) -> None:
-        assert plan.source is not None
         self.plan = plan
         self._clock = clock
         self._guard = ResourceGuard()
-        self._source = components.source(plan.source)
+        self._source = None if plan.source is None else components.source(plan.source)
         self._operators = [components.operator(op, plan.workers) for op in plan.operators]
         self._sinks = {sink.output: components.sink(sink) for sink in plan.sinks}
         self._lane = ChainLane(plan, self._operators, lambda: clock.moment().now_ms)
@@ -104,19 +104,20 @@ class ChainWork:
     @property
     def commits(self) -> bool:
         """Whether the source wants to hear what is settled."""
-        return self._source.commits
+        return self._source is not None and self._source.commits
+
+    @property
+    def replay(self) -> ReplayKind | None:
+        """What the source can repeat after a failure; None without one."""
+        return None if self._source is None else self._source.replay
 
     def open(self, restored: tuple[SplitPosition, ...] = ()) -> None:
         """Open everything, or nothing and raise `ArkflowError`."""
-        source = self.plan.source
-        assert source is not None
-        resources = [
-            Resource(
-                f"source '{source.operator}'",
-                _opening(source.operator, SourceError, lambda: self._source.open(restored)),
-                self._source.close,
-            )
-        ]
+        resources = []
+        plan, source = self.plan.source, self._source
+        if plan is not None and source is not None:
+            opening = _opening(plan.operator, SourceError, lambda: source.open(restored))
+            resources.append(Resource(f"source '{plan.operator}'", opening, source.close))
         for op, operator in zip(self.plan.operators, self._operators, strict=True):
             opening = _opening(op.operator, ComponentError, operator.open)
             resources.append(Resource(f"operator '{op.operator}'", opening, operator.close))
@@ -156,19 +157,21 @@ class ChainWork:
         return None if late is None else RequestFailed(moment, *late)
 
     def _read(self, request: ReadSource) -> SourceRead:
-        source = self.plan.source
+        plan, source = self.plan.source, self._source
+        assert plan is not None
         assert source is not None
         now_ms = self._clock.moment().now_ms
-        with _Failing(source.operator, SourceError, "read"):
-            result = self._source.read(now_ms)
+        with _Failing(plan.operator, SourceError, "read"):
+            result = source.read(now_ms)
         size_bytes = result.batch.nbytes if isinstance(result, SourceBatch) else 0
         return SourceRead(self._clock.moment(), request.token, result, size_bytes)
 
     def _commit(self, request: CommitSource) -> SourceCommitted:
-        source = self.plan.source
+        plan, source = self.plan.source, self._source
+        assert plan is not None
         assert source is not None
-        with _Failing(source.operator, SourceError, "commit"):
-            self._source.commit(request.positions)
+        with _Failing(plan.operator, SourceError, "commit"):
+            source.commit(request.positions)
         return SourceCommitted(self._clock.moment(), request.token)
 
     def _write(self, request: Write | RollSink | FlushSink) -> WriteDone:
