@@ -45,19 +45,15 @@ class Row:
         return parse_path(self.pattern.replace("[*]", f".{_ANY}"))
 
 
-def _keyless(operator: dict[str, Any]) -> bool:
-    return operator.get("kind") not in {"window", "join"} and operator.get("stateful") is not True
-
-
 def _processing_time(time: dict[str, Any]) -> bool:
     return time.get("mode") != "event_time"
 
 
-_STATE = _later("`state`", "keyed state, checkpoints and recovery")
+_STREAM_STATE = _later("`state` of a stream", "event time and windows")
+_ROOT = _later("`root` (state stays in memory)", "checkpoints and recovery")
 _DELIVERY = _later("`delivery`", "checkpoints and recovery")
 _HUB = _never("the hub", "Ray manages the nodes; leave the key out")
 _SERVER = _later("the HTTP server (`health_check`)", "observability")
-_KEY = _later("`key_field`", "keyed operators")
 _TIME = _later("event time", "windows")
 _LATENESS = _later("lateness", "event time and windows")
 
@@ -82,11 +78,10 @@ TABLE: Final[tuple[Row, ...]] = (
     ),
     Row("streams[*].temporary", _later("`temporary`", "lookups and connectors"), ([],)),
     Row("streams[*].durability", _later("`durability` (the WAL)", "checkpoints and recovery")),
-    Row("streams[*].state", _STATE),
+    Row("streams[*].state", _STREAM_STATE),
     Row("streams[*].delivery", _DELIVERY),
-    Row("jobs[*].state", _STATE),
+    Row("jobs[*].state.root", _ROOT),
     Row("jobs[*].delivery", _DELIVERY),
-    Row("jobs[*].operators[*].key_field", _KEY, only=_keyless),
     Row("jobs[*].sources[*].time.timestamp_field", _TIME, only=_processing_time),
     Row("jobs[*].sources[*].time.allowed_lateness_ms", _LATENESS, (0,), _processing_time),
     Row("jobs[*].sources[*].time.late_event_policy", _LATENESS, ("drop",), _processing_time),

@@ -12,11 +12,10 @@ from typing import Literal
 from arkflow_kernel.errors import ConfigError, Issue
 from arkflow_kernel.graph import build_graph
 from arkflow_kernel.job import JobSpec, StreamSpec
-from arkflow_kernel.job_availability import UNAVAILABLE, unavailable
+from arkflow_kernel.job_availability import unavailable
 from arkflow_kernel.job_validation import validate_job
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.stream_compiler import compile_stream
-from arkflow_kernel.topology import Topology
 from arkflow_ray.components.api import BuildContext
 from arkflow_ray.components.building import check_component
 from arkflow_ray.components.config_path import ConfigPath, parse_path, render_path
@@ -174,9 +173,7 @@ class _Entry:
     ) -> CheckedJob:
         found = validate_job(job)
         self.add([replace(i, path=locate(i.path)) for i in found])
-        valid = all(i.warning for i in found)
-        missing = unavailable(job) if valid else _unavailable_parts(job)
-        self.add([replace(i, path=locate(i.path)) for i in missing])
+        self.add([replace(i, path=locate(i.path)) for i in unavailable(job)])
         checked = replace(unchecked, job=job)
         if self._has_errors():
             return checked
@@ -189,13 +186,6 @@ class _Entry:
     def _has_errors(self) -> bool:
         own = [parse_path(i.path)[:2] for i in self.reading.errors]
         return self.prefix in own
-
-
-def _unavailable_parts(job: JobSpec) -> list[Issue]:
-    """What `unavailable` finds without planning chains, which a job with mistakes may not have."""
-    topology = Topology(job)
-    found = [Issue(path, row.message()) for row in UNAVAILABLE for path in row.find(topology)]
-    return list({issue.path: issue for issue in reversed(found)}.values())
 
 
 __all__ = ["CheckedJob", "CheckedProject", "check", "check_file"]

@@ -11,7 +11,12 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
-from arkflow_kernel.operator_config import JoinConfig, WindowConfig
+from arkflow_kernel.operator_config import (
+    STATE_OUTPUT_DEFAULT,
+    STATE_OUTPUT_KEY,
+    JoinConfig,
+    WindowConfig,
+)
 from arkflow_ray.components import registry
 from arkflow_ray.components.api import ComponentConfig, ComponentEntry, ComponentKind
 from arkflow_ray.components.building import RATE_KEY
@@ -24,6 +29,12 @@ _RATE: Final = {
     "type": "number",
     "exclusiveMinimum": 0,
     "description": "At most so many rows a second are read.",
+}
+_COUNT: Final = {
+    "type": "string",
+    "minLength": 1,
+    "default": STATE_OUTPUT_DEFAULT,
+    "description": "The column that gets the running row count of the key.",
 }
 _NAME: Final = {"type": "string", "description": "A name for this component."}
 
@@ -43,6 +54,7 @@ def json_schema() -> Schema:
         definitions[_name(entry)] = _component(entry, definitions, names)
     for kind in ComponentKind:
         definitions[kind.value.capitalize()] = _any_of(kind, entries)
+    definitions["StatefulProcessor"] = _stateful(entries, definitions)
     _fill_streams(definitions, names)
     _fill_jobs(definitions, names, entries)
     root: Schema = definitions.pop(names[EngineConfig])
@@ -90,6 +102,18 @@ def _settings(entry: ComponentEntry, definitions: Schema) -> Schema:
     component = definitions[_name(entry)]
     required = [key for key in component["required"] if key != "type"]
     return {**component, "required": required}
+
+
+def _stateful(entries: Iterable[ComponentEntry], definitions: Schema) -> Schema:
+    """A processor of an operator with `stateful: true`: its keys and the count's column."""
+    found = _any_of(ComponentKind.PROCESSOR, entries)
+    own = [entry for entry in entries if entry.kind is ComponentKind.PROCESSOR]
+    found["allOf"] = []
+    for entry in own:
+        component = definitions[_name(entry)]
+        properties = component["properties"] | {STATE_OUTPUT_KEY: _COUNT}
+        found["allOf"].append(_when({"type": entry.name}, {**component, "properties": properties}))
+    return found
 
 
 def _any_of(kind: ComponentKind, entries: Iterable[ComponentEntry]) -> Schema:
@@ -142,7 +166,8 @@ def _fill_jobs(
     definitions: Schema, names: dict[type[BaseModel], str], entries: list[ComponentEntry]
 ) -> None:
     operator = definitions["OperatorSpec"]
-    processor = {"properties": {"config": {"$ref": f"{_PREFIX}Processor"}}}
+    processor = _when({"stateful": True}, _config(f"{_PREFIX}StatefulProcessor"))
+    processor["else"] = _config(f"{_PREFIX}Processor")
     operator["allOf"] = [
         _when({"kind": _PROCESSOR_KINDS}, processor),
         _when({"kind": "window"}, _config(_PREFIX + names[WindowConfig])),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from arkflow_kernel.operator_config import STATE_OUTPUT_KEY
 from arkflow_kernel.plan import ComponentPlan
 from arkflow_kernel.stream_compiler import WORKERS_KEY
 from arkflow_ray.components.api import ComponentKind
@@ -105,7 +106,8 @@ def _job(job: dict[str, Any], path: ConfigPath) -> Iterator[Site]:
             name = config.get("type")
             if isinstance(name, str):
                 own = (*path, "operators", index, "config")
-                plan = ComponentPlan(name, _without(config, "type", "name"))
+                kept_back = (STATE_OUTPUT_KEY,) if operator.get("stateful") is True else ()
+                plan = ComponentPlan(name, _without(config, "type", "name", *kept_back))
                 called = str(operator.get("id"))
                 yield Site(_PROCESSOR, plan, own, (*own, "type"), (*own, "codec"), called)
 

@@ -4,12 +4,17 @@ Each rule yields every mistake it finds, at job-relative paths; none relies on a
 passed.
 """
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from arkflow_kernel.errors import Issue
 from arkflow_kernel.fusion import fuse
 from arkflow_kernel.job import EdgeSpec
 from arkflow_kernel.topology import Topology, is_keyed
+
+_CHANNEL: Final = re.compile(r"(.*)\[\d+-\d+\]", re.DOTALL)
+"""The name of a channel, and in it that of its edge."""
 
 
 def edge_issues(topology: Topology) -> Iterator[Issue]:
@@ -22,6 +27,7 @@ def edge_issues(topology: Topology) -> Iterator[Issue]:
     yield from _cycles(topology)
     yield from _reachability(topology)
     yield from _error_targets(topology)
+    yield from _output_names(topology)
 
 
 def _ends(topology: Topology, edge: EdgeSpec, path: str) -> Iterator[Issue]:
@@ -55,10 +61,14 @@ def _types(topology: Topology, edge: EdgeSpec, path: str) -> Iterator[Issue]:
     target = topology.operators[edge.to]
     if below <= 1:
         return
-    if edge.type != "error" and is_keyed(target) and not edge.partitioned:
-        text = f"operator '{edge.to}' keeps state per key and has parallelism {below}"
+    keyed = f"operator '{edge.to}' keeps state per key and has parallelism {below}"
+    if edge.type == "error" and is_keyed(target):
+        text = f"{keyed}, and error edge '{edge.id}' cannot be partitioned by key"
+        advice = f"lead it to another operator, or set the parallelism of '{edge.to}' to 1"
+        yield Issue(f"{path}.to", f"{text}; {advice}")
+    elif is_keyed(target) and not edge.partitioned:
         advice = f"set `partitioned: true` on edge '{edge.id}', so that each key has one owner"
-        yield Issue(f"{path}.partitioned", f"{text}; {advice}")
+        yield Issue(f"{path}.partitioned", f"{keyed}; {advice}")
     elif edge.partitioned and not topology.key_fields(edge):
         text = f"operator '{edge.to}' has no key: every row of edge '{edge.id}' goes to its"
         advice = "set its `key_field`, or its parallelism to 1"
@@ -116,6 +126,10 @@ def _late_routes(topology: Topology) -> Iterator[Issue]:
                 if end == route and (start, end) in pairs:
                     text = f"late_event_route '{route}' is also the target of an edge from"
                     yield Issue(path, f"{text} '{start}'; remove the edge or route elsewhere")
+                above, below = topology.parallelism(start), topology.parallelism(end)
+                if end == route and below not in (1, above):
+                    text = f"late rows of '{start}' (parallelism {above}) cannot be led to '{end}'"
+                    yield Issue(path, f"{text} ({below}); give '{end}' parallelism 1 or {above}")
 
 
 def _cycles(topology: Topology) -> Iterator[Issue]:
@@ -186,6 +200,27 @@ def _error_targets(topology: Topology) -> Iterator[Issue]:
             text = f"what fails in {', '.join(bare)} goes to '{next(iter(targets))}' too, though"
             advice = "no error edge says so: a chain fails as a whole. Add the edges"
             yield Issue(path, f"{text} {advice}", warning=True)
+
+
+def _output_names(topology: Topology) -> Iterator[Issue]:
+    """Sinks in a chain, edges out of it and their channels share one space of names."""
+    index = {edge.id: i for i, edge in reversed(list(enumerate(topology.job.edges)))}
+    for chain in fuse(topology):
+        inside = set(chain.operators)
+        sinks = [name for name in chain.operators if topology.operators[name].kind == "sink"]
+        edges = [e.id for e in topology.edges if e.from_ in inside and e.to not in inside]
+        for edge in edges:
+            taken = [name for name in sinks if name == edge]
+            taken += [name for name in (*sinks, *edges) if _edge_of_channel(name) == edge]
+            for name in taken:
+                text = f"edge '{edge}' or a channel of it is called '{name}', as is another output"
+                advice = f"of the chain of '{chain.head}'; rename the edge"
+                yield Issue(f"edges[{index[edge]}].id", f"{text} {advice}")
+
+
+def _edge_of_channel(name: str) -> str | None:
+    found = _CHANNEL.fullmatch(name)
+    return None if found is None else found[1]
 
 
 __all__ = ["edge_issues"]

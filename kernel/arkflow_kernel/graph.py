@@ -190,9 +190,7 @@ class _ChainPlanner:
             return (OutputId(last),)
         return tuple(OutputId(edge.id) for edge in self._topology.outputs[last])
 
-    def _error_output(
-        self, chain: FusedChain, outlets: tuple[OutletPlan, ...]
-    ) -> OutputId | None:
+    def _error_output(self, chain: FusedChain, outlets: tuple[OutletPlan, ...]) -> OutputId | None:
         """The outlet of the chain's error edges, else the error sink inside the chain.
 
         Validation sees to it that all error edges of a chain have one target.

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from arkflow_kernel.errors import Issue
-from arkflow_kernel.fusion import fuse
-from arkflow_kernel.job import JobSpec, RestartSpec
-from arkflow_kernel.topology import Topology, is_aggregate, is_keyed
+from arkflow_kernel.job import JobSpec
+from arkflow_kernel.topology import Topology, is_aggregate
 
-MANY_CHAINS: Final = "many chains"
 CHECKPOINTS: Final = "checkpoints and recovery"
 EVENT_TIME: Final = "event time and windows"
 JOINS: Final = "joins and aggregates"
+SCALE_OUT: Final = "scale-out"
 CLUSTERS: Final = "clusters"
 
 Finder = Callable[[Topology], Iterator[str]]
@@ -24,15 +23,23 @@ Finder = Callable[[Topology], Iterator[str]]
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A feature, as the subject of a sentence, what brings it, and where a job asks for it."""
+    """A feature, as the subject of a sentence, what brings it, and where a job asks for it.
+
+    `advice` says what to do in the meantime, where that is not to leave the feature out.
+    """
 
     feature: str
     comes_with: str
     find: Finder
+    advice: Callable[[Topology], str] | None = None
 
-    def message(self) -> str:
-        """The sentence that a user reads."""
-        return f"{self.feature} is not available in this release; it comes with {self.comes_with}"
+    def issues(self, topology: Topology) -> Iterator[Issue]:
+        """One error for each place where the job asks for the feature."""
+        text = f"{self.feature} is not available in this release; it comes with {self.comes_with}"
+        if self.advice is not None:
+            text += f". {self.advice(topology)}"
+        for path in self.find(topology):
+            yield Issue(path, text)
 
 
 def unavailable(job: JobSpec) -> list[Issue]:
@@ -40,11 +47,8 @@ def unavailable(job: JobSpec) -> list[Issue]:
     topology = Topology(job)
     found: dict[str, Issue] = {}
     for row in UNAVAILABLE:
-        for path in row.find(topology):
-            found.setdefault(path, Issue(path, row.message()))
-    if not found:
-        for path in _links_between_chains(topology):
-            found.setdefault(path, Issue(path, _BETWEEN_CHAINS.message()))
+        for issue in row.issues(topology):
+            found.setdefault(issue.path, issue)
     return list(found.values())
 
 
@@ -73,11 +77,6 @@ def _kind(kind: str) -> Finder:
     return _operators(lambda topology, name: topology.operators[name].kind == kind, "kind")
 
 
-def _stateful(topology: Topology, name: str) -> bool:
-    operator = topology.operators[name]
-    return operator.stateful and operator.kind not in ("window", "join", "source", "sink")
-
-
 def _event_time(topology: Topology) -> Iterator[str]:
     for i, source in enumerate(topology.job.sources):
         if source.time.mode == "event_time":
@@ -90,51 +89,37 @@ def _late_route(topology: Topology) -> Iterator[str]:
             yield f"sources[{i}].time.late_event_route"
 
 
-def _edges_of(kind: str) -> Finder:
-    def find(topology: Topology) -> Iterator[str]:
-        for i, edge in enumerate(topology.job.edges):
-            if kind == "partitioned" and edge.partitioned:
-                target = topology.operators.get(edge.to)
-                if target is None or not is_keyed(target):
-                    yield f"edges[{i}].partitioned"
-            elif edge.type == kind:
-                yield f"edges[{i}].type"
-
-    return find
-
-
 def _exactly_once(topology: Topology) -> Iterator[str]:
     for i, sink in enumerate(topology.job.sinks):
         if sink.config.get("exactly_once") is True:
             yield f"sinks[{i}].config.exactly_once"
 
 
-def _unchained(topology: Topology) -> Iterator[str]:
-    """`chain: false`; once where every operator says so, as a stream's pipeline does."""
-    places = [i for i, operator in enumerate(topology.job.operators) if not operator.chain]
-    everywhere = len(places) == len(topology.job.operators)
-    for i in places[:1] if everywhere else places:
-        yield f"operators[{i}].chain"
+def _parallel_ends(topology: Topology) -> list[str]:
+    """Sources and sinks that have the job's parallelism because they have none of their own."""
+    if topology.job.parallelism <= 1:
+        return []
+    ends = [op for op in topology.operators.values() if op.kind in ("source", "sink")]
+    return [operator.id for operator in ends if operator.parallelism is None]
 
 
-def _restarts(restart: RestartSpec | None) -> bool:
-    return restart is not None and restart.strategy != "none"
+def _own_parallelism(kind: str) -> Finder:
+    def test(topology: Topology, name: str) -> bool:
+        operator = topology.operators[name]
+        return operator.kind == kind and (operator.parallelism or 1) > 1
+
+    return _operators(test, "parallelism")
 
 
-def _links_between_chains(topology: Topology) -> Iterator[str]:
-    chain_of = {name: chain.head for chain in fuse(topology) for name in chain.operators}
-    for i, edge in enumerate(topology.job.edges):
-        known = edge.from_ in chain_of and edge.to in chain_of
-        if known and chain_of[edge.from_] != chain_of[edge.to]:
-            yield f"edges[{i}]"
+def _inherited_parallelism(topology: Topology) -> Iterator[str]:
+    if _parallel_ends(topology):
+        yield "parallelism"
 
 
-_BETWEEN_CHAINS: Final = Unavailable(
-    "a job that does not fuse into one chain (an operator with several inputs or several "
-    "outputs, or a side path of its own)",
-    MANY_CHAINS,
-    _links_between_chains,
-)
+def _set_to_one(topology: Topology) -> str:
+    names = ", ".join(f"'{name}'" for name in _parallel_ends(topology))
+    return f"Set `parallelism: 1` on {names}; the other operators keep the job's value"
+
 
 UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
     Unavailable("a window operator", EVENT_TIME, _kind("window")),
@@ -146,7 +131,6 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
         JOINS,
         _operators(lambda t, name: is_aggregate(t.operators[name]), "kind"),
     ),
-    Unavailable("a stateful operator", MANY_CHAINS, _operators(_stateful, "stateful")),
     Unavailable(
         "a checkpoint", CHECKPOINTS, _job(lambda j: j.checkpoint is not None, "checkpoint")
     ),
@@ -156,20 +140,21 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
         _job(lambda j: j.recovery != "latest_checkpoint", "recovery"),
     ),
     Unavailable("an exactly-once sink", CHECKPOINTS, _exactly_once),
-    Unavailable(
-        "parallelism above 1", MANY_CHAINS, _job(lambda j: j.parallelism > 1, "parallelism")
+    *(
+        Unavailable(
+            f"a {kind} with parallelism above 1",
+            SCALE_OUT,
+            _own_parallelism(kind),
+            lambda _: "Set `parallelism: 1` here; the operators between may have more",
+        )
+        for kind in ("source", "sink")
     ),
     Unavailable(
-        "parallelism above 1",
-        MANY_CHAINS,
-        _operators(lambda t, name: (t.operators[name].parallelism or 1) > 1, "parallelism"),
+        "a job's parallelism above 1 for its sources and sinks",
+        SCALE_OUT,
+        _inherited_parallelism,
+        _set_to_one,
     ),
-    Unavailable("a partitioned edge", MANY_CHAINS, _edges_of("partitioned")),
-    Unavailable("a broadcast edge", MANY_CHAINS, _edges_of("broadcast")),
-    Unavailable("a rebalance edge", MANY_CHAINS, _edges_of("rebalance")),
-    Unavailable("`chain: false`", MANY_CHAINS, _unchained),
-    Unavailable("a restart strategy", MANY_CHAINS, _job(lambda j: _restarts(j.restart), "restart")),
-    Unavailable("`channel`", MANY_CHAINS, _job(lambda j: j.channel is not None, "channel")),
     Unavailable(
         "resources per operator",
         CLUSTERS,
@@ -190,14 +175,14 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
     Unavailable("`node_ids`", CLUSTERS, _job(lambda j: j.node_ids is not None, "node_ids")),
     Unavailable("`transport: ray`", CLUSTERS, _job(lambda j: j.transport == "ray", "transport")),
 )
-"""Features by what brings them. A job without any of them runs as one chain per pipeline."""
+"""Features by what brings them."""
 
 __all__ = [
     "CHECKPOINTS",
     "CLUSTERS",
     "EVENT_TIME",
     "JOINS",
-    "MANY_CHAINS",
+    "SCALE_OUT",
     "UNAVAILABLE",
     "Unavailable",
     "unavailable",

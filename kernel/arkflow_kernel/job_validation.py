@@ -10,18 +10,28 @@ from typing import Any, Final
 
 from arkflow_kernel.edge_rules import edge_issues
 from arkflow_kernel.errors import Issue
-from arkflow_kernel.job import CheckpointSpec, JobSpec, OperatorSpec, StateSpec
+from arkflow_kernel.job import (
+    ChannelSpec,
+    CheckpointSpec,
+    JobSpec,
+    OperatorSpec,
+    RestartSpec,
+    StateSpec,
+)
 from arkflow_kernel.job_availability import UNAVAILABLE, Unavailable, unavailable
 from arkflow_kernel.job_mode import decide_mode, keeps
 from arkflow_kernel.limits import WORKERS_MAX
-from arkflow_kernel.operator_config import config_issues
+from arkflow_kernel.operator_config import (
+    STATE_OUTPUT_DEFAULT,
+    STATE_OUTPUT_KEY,
+    config_issues,
+)
 from arkflow_kernel.plan import Mode
 from arkflow_kernel.stream_compiler import ERROR_SINK_KEY, JOB_ID, WORKERS_KEY
 from arkflow_kernel.time_rules import time_issues
-from arkflow_kernel.topology import Topology, is_aggregate
+from arkflow_kernel.topology import Topology, counts_keys, is_aggregate, is_keyed
 
 _BACKENDS: Final = ("embedded_kv", "redb")
-_CHANNEL_KEYS: Final = ("capacity", "capacity_bytes", "chain_bytes")
 _STRATEGIES: Final = ("pack", "spread", "strict_spread")
 
 
@@ -33,6 +43,7 @@ def validate_job(job: JobSpec) -> list[Issue]:
         *_settings(job),
         *_state(job),
         *_operators(topology),
+        *_unused_keys(topology),
         *_components(topology),
         *edge_issues(topology),
         *time_issues(topology),
@@ -57,23 +68,32 @@ def _job(job: JobSpec) -> Iterator[Issue]:
 
 def _settings(job: JobSpec) -> Iterator[Issue]:
     """Keys of the job that no other rule looks at."""
-    restart = job.restart
-    if restart is not None and restart.multiplier < 1:
-        yield Issue("restart.multiplier", "restart.multiplier must be at least 1")
-    if restart is not None and restart.max_ms < restart.initial_ms:
-        text = "restart.max_ms must not be below restart.initial_ms"
-        yield Issue("restart.max_ms", f"{text} ({restart.initial_ms})")
-    for key, value in (job.channel or {}).items():
-        if key not in _CHANNEL_KEYS:
-            text = f"unknown key '{key}' of `channel`; known: {', '.join(_CHANNEL_KEYS)}"
-            yield Issue(f"channel.{key}", text)
-        elif not _is_int(value) or value < 1:
-            yield Issue(f"channel.{key}", f"channel.{key} must be a positive integer")
+    if job.restart is not None:
+        yield from _restart(job.restart)
+    if job.channel is not None:
+        yield from _channel(job.channel)
     if isinstance(job.placement, dict):
         yield from _placement(job.placement)
     if job.node_ids is not None and job.rebalance is not None and job.rebalance.mode == "auto":
         text = "`node_ids` pins the tasks, `rebalance: {mode: auto}` moves them; keep one"
         yield Issue("node_ids", text)
+
+
+def _restart(restart: RestartSpec) -> Iterator[Issue]:
+    if not 1 <= restart.multiplier < float("inf"):
+        text = "restart.multiplier must be a number of at least 1"
+        yield Issue("restart.multiplier", f"{text}; 2 doubles the wait after each restart")
+    if restart.strategy == "exponential" and restart.max_ms < restart.initial_ms:
+        text = f"restart.max_ms ({restart.max_ms}) must not be below restart.initial_ms"
+        yield Issue(
+            "restart.max_ms", f"{text} ({restart.initial_ms}); raise it, or lower the other"
+        )
+
+
+def _channel(channel: ChannelSpec) -> Iterator[Issue]:
+    if channel.capacity_bytes is not None and channel.chain_bytes is not None:
+        text = "`chain_bytes` has no effect: `capacity_bytes` says what each channel gets"
+        yield Issue("channel.chain_bytes", f"{text}; keep one of them", warning=True)
 
 
 def _placement(placement: dict[str, Any]) -> Iterator[Issue]:
@@ -97,13 +117,20 @@ def _state(job: JobSpec) -> Iterator[Issue]:
         text = f"exactly-once sink '{job.sinks[i].operator_id}' needs a `checkpoint:` block"
         yield Issue(f"sinks[{i}].config.exactly_once", f"{text}; add one, or set it to false")
     keeping = [operator for operator in job.operators if keeps(operator)]
-    asked = job.state is not None and job.state.durability == "ephemeral"
-    if keeping and not asked and decide_mode(job).mode is Mode.CHECKPOINT:
-        text = f"operator '{keeping[0].id}' {keeps(keeping[0])}, and its state ends with the run"
-        advice = "add a `checkpoint:` block to keep it, or `state: {backend: embedded_kv, "
-        yield Issue("state", f"{text}: {advice}durability: ephemeral}}` if not", warning=True)
+    if keeping and decide_mode(job).mode is Mode.CHECKPOINT:
+        yield Issue("state", _unsaved(keeping[0], job.state), warning=True)
     elif job.state is not None and not keeping:
         yield Issue("state", "`state` has no effect: no operator keeps any", warning=True)
+
+
+def _unsaved(operator: OperatorSpec, state: StateSpec | None) -> str:
+    """What becomes of state without a checkpoint, said once a job."""
+    text = f"operator '{operator.id}' {keeps(operator)}, and its state ends with the run"
+    lost = "until this program has checkpoints, a process that is lost ends such a job"
+    advice = "`state: {backend: embedded_kv, durability: ephemeral}` says that you mean that"
+    if state is not None and state.durability == "ephemeral":
+        return f"{text}: {lost} instead of restarting it"
+    return f"{text}: {lost} instead of restarting it; {advice}"
 
 
 def _state_block(state: StateSpec) -> Iterator[Issue]:
@@ -112,8 +139,9 @@ def _state_block(state: StateSpec) -> Iterator[Issue]:
         yield Issue("state.backend", text)
     if state.root == "":
         yield Issue("state.root", "state.root must not be empty; leave it out for the default")
-    if state.format_version < 1:
-        yield Issue("state.format_version", "state.format_version must be positive; it is 1 today")
+    if state.format_version != 1:
+        text = "state.format_version must be 1, the only format of state that there is"
+        yield Issue("state.format_version", f"{text}; leave it out")
     if state.max_pending_transactions < 1:
         text = "state.max_pending_transactions must be positive; leave it out: it has no effect"
         yield Issue("state.max_pending_transactions", text)
@@ -166,10 +194,34 @@ def _keys(operator: OperatorSpec, path: str) -> Iterator[Issue]:
     if operator.stateful and not operator.key_field and not in_config:
         text = f"stateful operator '{operator.id}' requires key_field"
         yield Issue(f"{path}.key_field", f"{text}: the column whose values have a state each")
+    if counts_keys(operator):
+        yield from _count_field(operator, path)
     own = operator.config.get("key_field")
     if operator.kind == "window" and operator.key_field and own and own != operator.key_field:
         text = f"window '{operator.id}' has key_field '{operator.key_field}' and, in its config,"
         yield Issue(f"{path}.config.key_field", f"{text} '{own}'; give the same or only the latter")
+
+
+def _count_field(operator: OperatorSpec, path: str) -> Iterator[Issue]:
+    """The column that a stateful processor's rows get: the running count of their key (C.2)."""
+    name = operator.config.get(STATE_OUTPUT_KEY, STATE_OUTPUT_DEFAULT)
+    where = f"{path}.config.{STATE_OUTPUT_KEY}"
+    if not isinstance(name, str) or not name:
+        text = f"{STATE_OUTPUT_KEY} is the name of a column, as text"
+        yield Issue(where, f"{text}; leave it out for {STATE_OUTPUT_DEFAULT}")
+    elif name == operator.key_field:
+        text = f"{STATE_OUTPUT_KEY} '{name}' would replace the key of '{operator.id}'"
+        yield Issue(where, f"{text}; name another column")
+
+
+def _unused_keys(topology: Topology) -> Iterator[Issue]:
+    """A key that neither state nor a partitioned edge asks for."""
+    routed = {edge.to for edge in topology.edges if edge.partitioned}
+    for i, operator in enumerate(topology.job.operators):
+        if operator.key_field and not is_keyed(operator) and operator.id not in routed:
+            text = f"key_field of '{operator.id}' has no effect: it keeps no state, and no"
+            advice = "partitioned edge leads to it; set `partitioned: true` on one, or remove it"
+            yield Issue(f"operators[{i}].key_field", f"{text} {advice}", warning=True)
 
 
 def _type(operator: OperatorSpec, path: str) -> Iterator[Issue]:

@@ -22,6 +22,8 @@ from arkflow_kernel.testing.job_changes import (
 
 Jobs = Callable[..., JobSpec]
 
+COUNT = {"id": "text", "kind": "map", "stateful": True, "key_field": "k"}
+
 ERRORS: list[tuple[str, Change, str, str]] = [
     ("job id", set_at("id", to="a b"), "id", "invalid Job id 'a b'; use 1-128 letters"),
     ("no source spec", set_at("sources", to=[]), "sources", "at least one executable source"),
@@ -60,7 +62,7 @@ ERRORS: list[tuple[str, Change, str, str]] = [
         "format version",
         all_of(as_window(), set_at("state", to=STATE | {"format_version": 0})),
         "state.format_version",
-        "must be positive",
+        "must be 1",
     ),
     (
         "max bytes",
@@ -188,17 +190,31 @@ ERRORS: list[tuple[str, Change, str, str]] = [
         "sources[0].time.watermark",
         "has no watermark",
     ),
-    (
-        "channel capacity",
-        set_at("channel", to={"capacity": 0}),
-        "channel.capacity",
-        "must be a positive integer",
-    ),
-    ("channel key", set_at("channel", to={"size": 1}), "channel.size", "unknown key 'size'"),
     ("placement", set_at("placement", to={"strategy": "x"}), "placement.strategy", "strict_spread"),
     ("placement key", set_at("placement", to={"x": 1}), "placement.x", "known: strategy, labels"),
     ("multiplier", set_at("restart", to={"multiplier": 0.5}), "restart.multiplier", "at least 1"),
+    *[
+        (
+            f"multiplier {number}",
+            set_at("restart", to={"multiplier": number}),
+            "restart.multiplier",
+            "at least 1",
+        )
+        for number in (float("nan"), float("inf"), -2.0)
+    ],
     ("back-off", set_at("restart", to={"max_ms": 1}), "restart.max_ms", "not be below"),
+    (
+        "count field",
+        set_at("operators", 1, to=COUNT | {"config": {"type": "sql", "state_output_field": ""}}),
+        "operators[1].config.state_output_field",
+        "leave it out for __arkflow_state_count",
+    ),
+    (
+        "count field is the key",
+        set_at("operators", 1, to=COUNT | {"config": {"type": "sql", "state_output_field": "k"}}),
+        "operators[1].config.state_output_field",
+        "would replace the key of 'text'",
+    ),
     (
         "pinned and moved",
         all_of(set_at("node_ids", to=["a"]), set_at("rebalance", to={"mode": "auto"})),
@@ -261,6 +277,13 @@ def test_a_mistake_is_one_error_at_its_place(
         ),
         all_of(add_sink("bad"), *[add_edge(n, "bad", type="error") for n in ("gates", "text")]),
         set_at("sources", 0, "codec", to={"type": "json", "on_error": "skip"}),
+        set_at("restart", to={"strategy": "fixed", "initial_ms": 120_000}),
+        set_at("channel", to={"capacity": 1, "chain_bytes": 1}),
+        all_of(
+            set_at("operators", 1, "key_field", to="k"),
+            set_at("operators", 1, "parallelism", to=2),
+            set_at("edges", 0, "partitioned", to=True),
+        ),
         all_of(
             set_at("operators", 1, to={"id": "text", "kind": "aggregate", "key_field": "k",
                                      "config": {"aggregates": []}}),
@@ -278,7 +301,29 @@ def test_a_right_job_has_no_issues(job: Jobs, change: Change) -> None:
         (
             all_of(as_window(), set_at("checkpoint", to=None)),
             "state",
-            "its state ends with the run",
+            "its state ends with the run: until this program has checkpoints, a process that is "
+            "lost ends such a job instead of restarting it; `state:",
+        ),
+        (
+            all_of(as_window(), set_at("checkpoint", to=None),
+                   set_at("state", to=STATE | {"durability": "ephemeral"})),
+            "state",
+            "a process that is lost ends such a job instead of restarting it",
+        ),
+        (
+            set_at("operators", 1, to=COUNT | {"config": {"type": "sql"}}),
+            "state",
+            "operator 'text' is stateful",
+        ),
+        (
+            set_at("operators", 1, "key_field", to="k"),
+            "operators[1].key_field",
+            "key_field of 'text' has no effect",
+        ),
+        (
+            set_at("channel", to={"capacity_bytes": 5, "chain_bytes": 5}),
+            "channel.chain_bytes",
+            "`capacity_bytes` says what each channel gets",
         ),
         (set_at("state", to=STATE), "state", "no operator keeps any"),
         (

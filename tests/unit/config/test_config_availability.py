@@ -52,7 +52,6 @@ def refused(write: Write, text: str) -> list[tuple[str, str]]:
         ("output:", "durability: {path: x}\n    output:", "streams[0].durability"),
         ("output:", "state: {backend: embedded_kv}\n    output:", "streams[0].state"),
         ("output:", "delivery: at_least_once\n    output:", "streams[0].delivery"),
-        ("output:", "restart: {}\n    output:", "streams[0].restart"),
         (
             "output:",
             "checkpoint: {object_store_uri: 'file:///x'}\n    output:",
@@ -89,7 +88,7 @@ def test_what_comes_later_is_refused_with_that_sentence(
 @pytest.mark.parametrize(
     ("old", "new", "path"),
     [
-        ("version: 1", "version: 1\n    state: {backend: embedded_kv}", "jobs[0].state"),
+        ("version: 1", "version: 1\n    state: {backend: redb, root: /x}", "jobs[0].state.root"),
         ("version: 1", "version: 1\n    delivery: best_effort", "jobs[0].delivery"),
         ("version: 1", "version: 1\n    parallelism: 2", "jobs[0].parallelism"),
         ("version: 1", "version: 1\n    recovery: fail", "jobs[0].recovery"),
@@ -100,15 +99,9 @@ def test_what_comes_later_is_refused_with_that_sentence(
         ("version: 1", "version: 1\n    resources: {num_cpus: 1}", "jobs[0].resources"),
         ("version: 1", "version: 1\n    node_ids: [a]", "jobs[0].node_ids"),
         ("version: 1", "version: 1\n    transport: ray", "jobs[0].transport"),
-        ("version: 1", "version: 1\n    channel: {capacity: 5}", "jobs[0].channel"),
-        ("version: 1", "version: 1\n    restart: {}", "jobs[0].restart"),
-        ("kind: map,", "kind: map, parallelism: 2,", "jobs[0].operators[1].parallelism"),
-        ("kind: map,", "kind: map, key_field: k,", "jobs[0].operators[1].key_field"),
-        ("kind: map,", "kind: map, key_field: k, stateful: true,", "jobs[0].operators[1].stateful"),
+        ("kind: source", "kind: source, parallelism: 2", "jobs[0].operators[0].parallelism"),
+        ("kind: sink", "kind: sink, parallelism: 2", "jobs[0].operators[2].parallelism"),
         ("kind: map,", "kind: map, resources: {num_cpus: 1},", "jobs[0].operators[1].resources"),
-        ("to: m}", "to: m, type: rebalance}", "jobs[0].edges[0].type"),
-        ("to: m}", "to: m, type: broadcast}", "jobs[0].edges[0].type"),
-        ("to: m}", "to: m, partitioned: true}", "jobs[0].edges[0].partitioned"),
         (
             "processing_time}",
             "processing_time, allowed_lateness_ms: 5}",
@@ -139,6 +132,40 @@ def test_what_comes_later_in_a_job_is_refused_with_that_sentence(
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "path", "message"),
+    [
+        ("capacity: 5", "capacity: 0", "capacity", "must be at least 1"),
+        ("capacity: 5", "capacity_bytes: 1MiB", "capacity_bytes", "expected an integer, got text"),
+        ("capacity: 5", "capasity: 5", "capasity", "unknown key 'capasity'; did you mean"),
+    ],
+)
+def test_a_wrong_key_of_a_channel_is_one_error_at_its_place(
+    write: Write, old: str, new: str, path: str, message: str
+) -> None:
+    """The bounds of channels (E3)."""
+    text = JOB.replace("version: 1", "version: 1\n    channel: {capacity: 5}")
+    ((found, told),) = refused(write, text.replace(old, new))
+    assert found == f"jobs[0].channel.{path}"
+    assert message in told
+
+
+def test_a_stateful_job_without_checkpoints_is_accepted_with_one_warning(write: Write) -> None:
+    keyed = "kind: map, key_field: k, stateful: true,"
+    text = JOB.replace("kind: map,", keyed).replace("SELECT 1}", "SELECT 1, state_output_field: n}")
+    checked = check_file(write(text), env={})
+    assert checked.ok
+    [warning] = checked.warnings
+    assert warning.path == "jobs[0].state"
+    assert "a process that is lost ends such a job instead of restarting it" in warning.message
+    [job] = checked.jobs
+    assert job.graph is not None
+    [plan] = [op for chain in job.graph.chains for op in chain.operators]
+    assert plan.component.config == {"query": "SELECT 1"}
+    assert plan.state is not None
+    assert (plan.state.key_fields, plan.state.count_field) == (("k",), "n")
+
+
+@pytest.mark.parametrize(
     "key",
     [
         "hub_url: x",
@@ -163,6 +190,10 @@ def test_what_will_not_come_is_refused_with_another_sentence(write: Write, key: 
         (STREAM, "output:", "buffer: {type: memory, capacity: 5, timeout: 1s}\n    output:"),
         (STREAM, "output:", "state: ~\n    temporary: []\n    durability: ~\n    output:"),
         (STREAM, "output:", "restart: {strategy: none}\n    output:"),
+        (STREAM, "output:", "restart: {}\n    output:"),
+        (STREAM, "pipeline:", "pipeline:\n      chain: false"),
+        (JOB, "version: 1", "version: 1\n    restart: {}\n    channel: {capacity: 5}"),
+        (JOB, "to: m}", "to: m, type: rebalance}"),
         (STREAM, "streams:", "plugins: []\nsecrets: {}\nstreams:"),
         (STREAM, "streams:", "health_check: {enabled: false, agent_lease_ttl_ms: 15000}\nstreams:"),
         (STREAM, "streams:", "logging: {level: debug, format: json, file_path: /x}\nstreams:"),

@@ -60,6 +60,14 @@ def test_good_files_are_valid_by_the_schema() -> None:
     assert errors({"streams": [{**STREAM, "error_output": {"type": "drop"}}]}) == []
 
 
+def test_the_column_of_the_count_is_a_key_of_stateful_processors_only() -> None:
+    count = {"type": "sql", "query": "SELECT 1", "state_output_field": "n"}
+    plain = {"id": "m", "kind": "map", "config": count}
+    keyed = plain | {"stateful": True, "key_field": "k"}
+    assert errors({"jobs": [JOB | {"operators": [keyed]}]}) == []
+    assert errors({"jobs": [JOB | {"operators": [plain]}]}) != []
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -89,8 +97,8 @@ def test_every_object_of_the_models_refuses_unknown_keys() -> None:
         for name, definition in schema["$defs"].items()
         if definition.get("type") == "object"
         and definition.get("additionalProperties", True) is not False
-        # The first four choose a closed one by `type`; the last is that of `temporary`.
-        and name not in {"Input", "Output", "Processor", "Codec", "ComponentSpec"}
+        # The first five choose a closed one by `type`; the last is that of `temporary`.
+        and name not in {"Input", "Output", "Processor", "StatefulProcessor", "Codec", "ComponentSpec"}
     ]
     assert open_ones == []
     assert schema["additionalProperties"] is False
