@@ -3,7 +3,8 @@
 For `run --inline`, for tests and for embedding. It keeps the contract of every driver: events of
 one machine one at a time, control first; each request answered by one later event; commands of
 one target in order. Work is done one request at a time, from the outputs back to the source, so
-that little waits in memory. Nothing overlaps here: speed is the Ray driver's business.
+that little waits in memory; batches pass from chain to chain by reference, under the same credit
+as anywhere (H10). Nothing overlaps here: speed is the Ray driver's business.
 """
 
 from collections import deque
@@ -11,33 +12,40 @@ from collections.abc import Callable
 
 from arkflow_kernel.chain_work import ChainWork, ComponentFactory, LaneName, lane_of
 from arkflow_kernel.coordinator import JobCoordinator
-from arkflow_kernel.errors import ArkflowError, ComponentError
-from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.envelope import Data, Envelope
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ComponentError
+from arkflow_kernel.ids import FIRST_GENERATION, ChainId, ChannelId, Generation, MonotonicMs
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.lane import LaneSchedule
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
-from arkflow_kernel.ports import Clock
+from arkflow_kernel.ports import Clock, Moment
 from arkflow_kernel.protocol import (
     Begin,
     CancelRequested,
-    ChainClosed,
+    ChainCommand,
+    ChainConnected,
     ChainEnded,
     ChainEvent,
     ChainOutcome,
     ChainReady,
     ChainReport,
-    CloseChain,
+    ConnectChain,
     Control,
     CoordinatorCommand,
     CoordinatorEvent,
+    CreditGranted,
+    Deliver,
     DeployChain,
+    Emit,
     EndChain,
     EndJob,
+    GrantCredit,
     ItemDone,
     JobOutcome,
     JobStatus,
+    KillChain,
     NextSlice,
     OutcomeKind,
     Request,
@@ -65,15 +73,19 @@ def call_directly(
 
 
 class InlineChain:
-    """One chain of an inline job: its machine, its work, and the requests that wait."""
+    """One chain of an inline job: its machine, its work, and all that waits for them."""
 
-    def __init__(self, plan: ChainPlan, work: ChainWork, task: ChainTask) -> None:
+    def __init__(
+        self, plan: ChainPlan, generation: Generation, work: ChainWork, task: ChainTask
+    ) -> None:
         self.plan = plan
+        self.generation = generation
         self.work = work
         self.task = task
         self.controls: deque[ChainEvent] = deque()
         self.events: deque[ChainEvent] = deque()
         self.outcome: ChainOutcome | None = None
+        self._inputs: dict[ChannelId, deque[Envelope]] = {c.channel: deque() for c in plan.inputs}
         self._writes: deque[Request] = deque()
         self._reads: deque[Request] = deque()
         self._schedule = LaneSchedule(1)
@@ -103,10 +115,21 @@ class InlineChain:
             more = isinstance(event, ItemDone) and event.more
             self._schedule.answered(request.token, more=more)
 
-    def next_event(self) -> ChainEvent | None:
-        """The event to handle now: control first (T1)."""
+    def arrived(self, channel: ChannelId, envelope: Envelope) -> None:
+        """An envelope came in one of its channels."""
+        joined = envelope.joined() if isinstance(envelope, Data) else envelope
+        self._inputs[channel].append(joined)
+
+    def next_event(self, moment: Moment) -> ChainEvent | None:
+        """The event to handle now: control first, then answers, then its inputs in turn (T1)."""
         queue = self.controls or self.events
-        return queue.popleft() if queue else None
+        if queue:
+            return queue.popleft()
+        for channel, waiting in list(self._inputs.items()):
+            if waiting and self.task.takes(channel):
+                self._inputs[channel] = self._inputs.pop(channel)  # the last one next time
+                return Deliver(moment, channel, waiting.popleft())
+        return None
 
 
 class InlineJob(KernelHandle):
@@ -128,8 +151,9 @@ class InlineJob(KernelHandle):
         self._clock = clock
         self._caller = caller
         self._observer = observer
-        self._coordinator = JobCoordinator(graph, Generation(1))
+        self._coordinator = JobCoordinator(graph, FIRST_GENERATION)
         self._chains: dict[ChainId, InlineChain] = {}
+        self._ends = {c.channel: c for plan in graph.chains for c in plan.inputs}
         self._mailbox: deque[CoordinatorEvent] = deque([Begin(clock.moment())])
         self._outcome: JobOutcome | None = None
         self._report_at_ms = MonotonicMs(clock.moment().now_ms + REPORT_INTERVAL_MS)
@@ -174,10 +198,10 @@ class InlineJob(KernelHandle):
 
     def _advance(self, chain: InlineChain) -> bool:
         """Handle one event of a chain, else work off one of its requests."""
-        event = chain.next_event()
+        if chain.outcome is not None:
+            return False
+        event = chain.next_event(self._clock.moment())
         if event is None:
-            if chain.outcome is not None:
-                return False
             request = chain.next_request()
             if request is None:
                 return False
@@ -187,11 +211,25 @@ class InlineJob(KernelHandle):
         commands = chain.task.handle(event)
         self._observe(chain.plan.chain, event, list(commands))
         for command in commands:
-            if isinstance(command, EndChain):
-                self._ended(chain, command.outcome)
-            else:
-                chain.order(command)
+            self._perform_of(chain, command)
         return True
+
+    def _perform_of(self, chain: InlineChain, command: ChainCommand) -> None:
+        """A chain's command; a channel's other end is in the same process."""
+        match command:
+            case EndChain():
+                self._ended(chain, command.outcome)
+            case Emit():
+                peer = self._chains[self._ends[command.channel].target]
+                peer.arrived(command.channel, command.envelope)
+            case GrantCredit():
+                peer = self._chains[self._ends[command.channel].source]
+                moment, channel = self._clock.moment(), command.channel
+                peer.events.append(
+                    CreditGranted(moment, channel, command.taken_upto, command.settled_upto)
+                )
+            case _:
+                chain.order(command)
 
     def _tick(self) -> None:
         moment = self._clock.moment()
@@ -199,18 +237,26 @@ class InlineJob(KernelHandle):
             due_ms = chain.task.next_deadline_ms()
             if due_ms is not None and moment.now_ms >= due_ms and not chain.events:
                 chain.events.append(Tick(moment))
+        if moment.now_ms >= self._report_at_ms:  # before the tick: long work is no silence (D2)
+            self._report_at_ms = MonotonicMs(moment.now_ms + REPORT_INTERVAL_MS)
+            for chain in self._chains.values():
+                self._report(chain)
         due_ms = self._coordinator.next_deadline_ms()
         if due_ms is not None and moment.now_ms >= due_ms:
             self._mailbox.append(Tick(moment))
-        if moment.now_ms >= self._report_at_ms:
-            self._report_at_ms = MonotonicMs(moment.now_ms + REPORT_INTERVAL_MS)
-            for name in self._chains:
-                self._report(name)
 
-    def _report(self, name: ChainId) -> None:
-        task = self._chains[name].task
-        report = ChainReport(self._clock.moment(), name, task.statistics(), task.frontier())
-        self._mailbox.append(report)
+    def _report(self, chain: InlineChain) -> None:
+        moment, task = self._clock.moment(), chain.task
+        self._mailbox.append(
+            ChainReport(
+                moment,
+                chain.plan.chain,
+                chain.generation,
+                task.statistics(),
+                task.frontier(),
+                waits=task.waits(moment.now_ms),
+            )
+        )
 
     def _next_deadline_ms(self) -> MonotonicMs | None:
         chains = (chain.task.next_deadline_ms() for chain in self._chains.values())
@@ -228,12 +274,15 @@ class InlineJob(KernelHandle):
         match command:
             case DeployChain():
                 self._mailbox.append(self._deploy(command))
+            case ConnectChain():
+                connected = ChainConnected(self._clock.moment(), command.token, command.chain)
+                self._mailbox.append(connected)
             case SendControl():
                 control = Control(self._clock.moment(), command.state)
                 self._chains[command.chain].controls.append(control)
-            case CloseChain():
-                closed = ChainClosed(self._clock.moment(), command.token, command.chain)
-                self._mailbox.append(closed)
+            case KillChain():
+                lost = ActorLostError(f"chain '{command.chain}' was given up")
+                self._ended(self._chains[command.chain], ChainOutcome(OutcomeKind.FAILED, lost))
             case EndJob():
                 self._outcome = command.outcome
 
@@ -244,17 +293,19 @@ class InlineJob(KernelHandle):
             work.open(command.restored)
         except ArkflowError as error:
             outcome = ChainOutcome(OutcomeKind.FAILED, error)
-            return ChainEnded(self._clock.moment(), plan.chain, outcome)
+            return ChainEnded(self._clock.moment(), plan.chain, command.generation, outcome)
         task = ChainTask(plan, command.generation, commits=work.commits, restored=command.restored)
-        self._chains[plan.chain] = InlineChain(plan, work, task)
-        return ChainReady(self._clock.moment(), command.token, plan.chain)
+        self._chains[plan.chain] = InlineChain(plan, command.generation, work, task)
+        moment = self._clock.moment()
+        return ChainReady(moment, command.token, plan.chain, work.replay, work.commits)
 
     def _ended(self, chain: InlineChain, outcome: ChainOutcome) -> None:
         """Close the chain's components, then report (T4)."""
         outcome = with_close_errors(outcome, chain.work.close())
         chain.outcome = outcome
-        self._report(chain.plan.chain)
-        self._mailbox.append(ChainEnded(self._clock.moment(), chain.plan.chain, outcome))
+        self._report(chain)
+        moment = self._clock.moment()
+        self._mailbox.append(ChainEnded(moment, chain.plan.chain, chain.generation, outcome))
 
     def _observe(self, machine: str, event: object, commands: list[object]) -> None:
         if self._observer is not None:
