@@ -1,6 +1,7 @@
 """Whole jobs on the inline driver, in virtual time (T3, T4, R3)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from arkflow_kernel.ids import RequestToken
 from arkflow_kernel.inline import InlineJob, InlineRunner, with_close_errors
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
-from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.plan import ExecutionGraph, RestartPlan
 from arkflow_kernel.protocol import (
     ChainEvent,
     ChainOutcome,
@@ -42,9 +43,9 @@ class World:
             {"op": self.operator},
             {"sink": self.sink, "errors": self.errors},
         )
-        self.graph: ExecutionGraph = job_plan(
-            chain_plan(operators=("op",), error_sink="errors", **parts)
-        )
+        restart = RestartPlan(parts.pop("restart", "none"))
+        chain = chain_plan(operators=("op",), error_sink="errors", **parts)
+        self.graph: ExecutionGraph = replace(job_plan(chain), restart=restart)
 
     def job(self, **named: Any) -> InlineJob:
         return InlineJob(self.graph, self.components, self.clock, **named)
@@ -115,6 +116,19 @@ def test_a_failure_ends_the_job_with_its_error_and_everything_closed(
     assert outcome.kind is OutcomeKind.FAILED
     assert type(outcome.error) is kind
     world.check_closed()
+
+
+def test_a_failed_attempt_continues_where_everything_was_settled() -> None:
+    """D3: the first restart is immediate; what was written and not confirmed comes again (F1)."""
+    source = ScriptedSource({"a": (1,) * 6}, fail_read_at=4)
+    world = World(source=source, restart="exponential")
+    job = world.job()
+    assert job.wait().kind is OutcomeKind.FINISHED
+    assert sorted(set(world.sink.published)) == [("a", n) for n in range(6)]
+    status = job.status()
+    assert (status.restarts, status.generation, source.opened) == (1, 2, 2)
+    again = next(t.cause for t in status.transitions if t.cause.startswith("restart 1"))
+    assert "source 'source' continues at the positions that it reported" in again
 
 
 def test_a_stop_settles_what_was_read() -> None:
