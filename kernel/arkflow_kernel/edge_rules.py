@@ -83,11 +83,16 @@ def _mismatch(edge: EdgeSpec, above: int, below: int) -> str:
         f"{edge.to}: {below})"
     )
     if edge.type == "error":
-        return f"{text}; give '{edge.to}' parallelism 1 or {above}"
+        return f"{text}; {_one_or(edge.to, above)}"
     return (
         f"{text}, and ArkFlow would copy every row to every subtask; say what you want: "
         "`partitioned: true` (by key), `type: rebalance` (in turn) or `type: broadcast` (copies)"
     )
+
+
+def _one_or(operator: str, subtasks: int) -> str:
+    also = f" or {subtasks}" if subtasks != 1 else ""
+    return f"give '{operator}' parallelism 1{also}"
 
 
 def _repeats(topology: Topology) -> Iterator[Issue]:
@@ -129,7 +134,7 @@ def _late_routes(topology: Topology) -> Iterator[Issue]:
                 above, below = topology.parallelism(start), topology.parallelism(end)
                 if end == route and below not in (1, above):
                     text = f"late rows of '{start}' (parallelism {above}) cannot be led to '{end}'"
-                    yield Issue(path, f"{text} ({below}); give '{end}' parallelism 1 or {above}")
+                    yield Issue(path, f"{text} ({below}); {_one_or(end, above)}")
 
 
 def _cycles(topology: Topology) -> Iterator[Issue]:

@@ -68,6 +68,54 @@ ERRORS: list[tuple[str, Change, str, str]] = [
         "set `partitioned: true` on edge 'a'",
     ),
     (
+        "errors into keyed subtasks",
+        all_of(
+            add_operator(id="m", kind="map", config={"type": "sql"}, stateful=True, key_field="k"),
+            add_edge("text", "m", type="error"),
+            add_edge("m", "totals"),
+            set_at("parallelism", to=2),
+        ),
+        "edges[2].to",
+        "error edge 'text-m' cannot be partitioned by key",
+    ),
+    (
+        "errors into another number",
+        all_of(
+            add_sink("bad"),
+            set_at("operators", 3, "parallelism", to=2),
+            add_edge("text", "bad", type="error"),
+        ),
+        "edges[2].type",
+        "give 'bad' parallelism 1",
+    ),
+    (
+        "late rows into another number",
+        all_of(
+            add_sink("late"),
+            set_at("operators", 3, "parallelism", to=2),
+            set_at("sources", 0, "time", to=EVENT | {"late_event_route": "late"}),
+        ),
+        "sources[0].time.late_event_route",
+        "(parallelism 1) cannot be led to 'late' (2)",
+    ),
+    (
+        "edge named like a sink of its chain",
+        all_of(
+            add_sink("bad"),
+            add_edge("gates", "bad", type="error"),
+            set_at("edges", 1, "id", to="bad"),
+            set_at("operators", 2, "chain", to=False),
+        ),
+        "edges[1].id",
+        "is called 'bad', as is another output of the chain of 'gates'",
+    ),
+    (
+        "edge named like a channel",
+        all_of(add_sink("more"), add_edge("text", "more"), set_at("edges", 2, "id", to="b[0-0]")),
+        "edges[1].id",
+        "is called 'b[0-0]'",
+    ),
+    (
         "late route to nowhere",
         set_at("sources", 0, "time", to=EVENT | {"late_event_route": "x"}),
         "sources[0].time.late_event_route",

@@ -98,7 +98,8 @@ def test_every_object_of_the_models_refuses_unknown_keys() -> None:
         if definition.get("type") == "object"
         and definition.get("additionalProperties", True) is not False
         # The first five choose a closed one by `type`; the last is that of `temporary`.
-        and name not in {"Input", "Output", "Processor", "StatefulProcessor", "Codec", "ComponentSpec"}
+        and name
+        not in {"Input", "Output", "Processor", "StatefulProcessor", "Codec", "ComponentSpec"}
     ]
     assert open_ones == []
     assert schema["additionalProperties"] is False
