@@ -77,6 +77,9 @@ SETTLEMENT_ENTRIES_MAX: Final = 4_096
 STORY_ENTRIES_MAX: Final = 32
 """Last transitions of a machine that travel in its errors."""
 
+STAGED_BYTES_MAX: Final = 64 * MIB
+"""Keys and values that one lane item may change in the state of its chain (S3)."""
+
 WORKERS_MAX: Final = 256
 """Upper bound of `thread_num`: each worker is a thread and may hold a batch of 8 MiB."""
 
@@ -131,6 +134,7 @@ __all__ = [
     "SETTLEMENT_ENTRIES_MAX",
     "SLICE_BYTES_MAX",
     "SLICE_ROWS_MAX",
+    "STAGED_BYTES_MAX",
     "STALL_TIMEOUT_MS",
     "STORY_ENTRIES_MAX",
     "TEARDOWN_TIMEOUT_MS",

@@ -1,0 +1,1 @@
+"""Operators that the kernel itself brings."""

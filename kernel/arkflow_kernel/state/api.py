@@ -1,0 +1,114 @@
+"""What an operator sees of keyed state (S1), and what the state sees of its transaction (S2).
+
+Everything is said about the rows of a batch at once: keys and values are Arrow arrays, answers are
+in the order of the rows. A state belongs to one operator and one name; none sees another's.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from arkflow_kernel.ids import OperatorId, WallMs
+from arkflow_kernel.state.arrow_numpy import AnyArray
+from arkflow_kernel.state.growing import Mask
+from arkflow_kernel.state.key_rows import KeyRows
+
+
+@dataclass(frozen=True, slots=True)
+class StateAddress:
+    """Whose state it is, below the job: the user's namespace, the operator, the state's name."""
+
+    namespace: str
+    operator: OperatorId
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Answer to `get`, per row: the value, and whether the key is there (a value may be null)."""
+
+    values: AnyArray
+    present: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntries:
+    """Entries of a state in order of key group.
+
+    `keys` has one array per key field, of the ledger's type (S10). `deadlines` are wall-clock
+    milliseconds at which the entry is gone (S7), None without TTL.
+    """
+
+    groups: npt.NDArray[np.int32]
+    keys: tuple[AnyArray, ...]
+    values: AnyArray
+    deadlines: npt.NDArray[np.int64] | None
+
+
+class KeyedState(Protocol):
+    """One named state of one operator. Called in the lane, with a transaction open.
+
+    Every write may raise `ProcessingError`: the budget (S4) or the bound of one item (S3) would be
+    passed. Then nothing of it is applied.
+    """
+
+    def keys(self, batch: pa.RecordBatch) -> KeyRows:
+        """The keys of a batch's rows; take them once for several calls.
+
+        Raises `ProcessingError` for a missing key column, or one whose type cannot follow the
+        types before (S10).
+        """
+        ...
+
+    def get(self, keys: KeyRows) -> Found:
+        """Values of the rows' keys, writes of this item included."""
+        ...
+
+    def put(self, keys: KeyRows, values: AnyArray) -> None:
+        """Set the value of each row's key; of rows with one key the last counts."""
+        ...
+
+    def delete(self, keys: KeyRows) -> None:
+        """Forget the rows' keys; those that are not there stay so."""
+        ...
+
+    def increment(self, keys: KeyRows, by: int | AnyArray = 1) -> AnyArray:
+        """Add row by row; the key's value after each row. A missing or null value counts as 0."""
+        ...
+
+    def entries(self) -> Iterator[StateEntries]:
+        """All live entries, by key group, in pieces. Nothing may be written meanwhile."""
+        ...
+
+
+class StateJournal(Protocol):
+    """The transaction of the lane item that is at work."""
+
+    @property
+    def wall_ms(self) -> WallMs:
+        """The item's wall clock: one for all its reads and writes, never less than before (S7)."""
+        ...
+
+    def stage(self, state: "Settling", size_bytes: int, undo: Callable[[], None]) -> None:
+        """Announce a write before it is made. Raises `ProcessingError` beyond the bound (S3)."""
+        ...
+
+
+class Settling(Protocol):
+    """A state, as its transaction sees it."""
+
+    @property
+    def operator(self) -> OperatorId:
+        """Whose state it is."""
+        ...
+
+    def settle(self, wall_ms: WallMs) -> None:
+        """The transaction is applied: nothing of it will be undone."""
+        ...
+
+
+__all__ = ["Found", "KeyedState", "Settling", "StateAddress", "StateEntries", "StateJournal"]

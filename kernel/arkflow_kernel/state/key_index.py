@@ -1,0 +1,215 @@
+"""From key to slot: an open-addressing hash table in numpy, probed for all keys of a batch at once.
+
+A slot is given to a key once, in order of arrival, and stays until the index is compacted. A hash
+only finds candidates; the canonical keys themselves are compared, so collisions cost time alone.
+Not transactional by itself: `truncate` takes back what was inserted last.
+"""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arkflow_kernel.state.arrow_numpy import AnyArray, assembled, raw, taken
+from arkflow_kernel.state.growing import Growing, Mask, Slots, Words
+from arkflow_kernel.state.key_form import KeyPart, KeyTag
+from arkflow_kernel.state.key_rows import KeyRows
+
+_SPREAD = np.uint64(0x9E37_79B9_7F4A_7C15)
+_BITS_MIN = 12
+_SLOT = np.uint64(0xFFFF_FFFF)
+_EMPTY = _SLOT
+"""A place of the table holds half of the key's hash above its slot; no slot has this number."""
+
+
+class KeyColumn:
+    """Canonical values of one key field by slot. Bytes of all values lie in one arena."""
+
+    def __init__(self) -> None:
+        self._tags: Growing[np.uint8] = Growing(np.uint8)
+        self._words: Growing[np.uint64] = Growing(np.uint64)
+        self._ends: Growing[np.int64] | None = None
+        self._arena: Growing[np.uint8] = Growing(np.uint8)
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the column takes."""
+        ends = 0 if self._ends is None else self._ends.room.nbytes
+        return self._tags.room.nbytes + self._words.room.nbytes + ends + self._arena.room.nbytes
+
+    def append(self, part: KeyPart, rows: Slots) -> None:
+        """Give the next slots to the values of these rows."""
+        before = self._tags.size
+        self._tags.append(part.tags[rows])
+        self._words.append(part.words[rows])
+        if part.data is not None:
+            self._append_bytes(taken(part.data, rows), before)
+        elif self._ends is not None:
+            self._ends.extend_to(self._tags.size + 1, self._arena.size)
+
+    def _append_bytes(self, data: AnyArray, before: int) -> None:
+        if self._ends is None:
+            self._ends = Growing(np.int64)
+            self._ends.extend_to(before + 1, 0)
+        buffers = data.buffers()
+        offsets = raw(buffers[1], np.int64)[data.offset : data.offset + len(data) + 1]
+        self._ends.append(offsets[1:] - offsets[0] + self._arena.size)
+        if buffers[2] is not None:
+            self._arena.append(raw(buffers[2], np.uint8)[offsets[0] : offsets[-1]])
+
+    def truncate(self, size: int) -> None:
+        """Forget the slots from `size` on."""
+        self._tags.truncate(size)
+        self._words.truncate(size)
+        if self._ends is not None:
+            self._ends.truncate(size + 1)
+            self._arena.truncate(int(self._ends.items[-1]))
+
+    def keep(self, slots: Slots) -> None:
+        """Only these slots stay, renumbered from 0."""
+        kept = self.part(slots)
+        self.__init__()  # type: ignore[misc]  # as new: memory of what is gone goes
+        self.append(kept, np.arange(len(slots)))
+
+    def part(self, slots: Slots) -> KeyPart:
+        """The values of these slots."""
+        data = None if self._ends is None else taken(self._bytes(), slots)
+        return KeyPart(self._tags.items[slots], self._words.items[slots], data)
+
+    def _bytes(self) -> AnyArray:
+        assert self._ends is not None
+        columns = [None, self._ends.items, self._arena.items]
+        return assembled(pa.large_binary(), self._ends.size - 1, columns)
+
+    def equal(self, slots: Slots, part: KeyPart, rows: Slots) -> Mask:
+        """Which of the slots hold the value of the row beside it."""
+        tags = part.tags[rows]
+        same: Mask = self._words.room[slots] == part.words[rows]
+        same &= self._tags.room[slots] == tags
+        if part.data is not None and self._ends is not None:
+            checked = np.flatnonzero(same & (tags == KeyTag.BYTES))
+            mine = taken(self._bytes(), slots[checked])
+            theirs = taken(part.data, rows[checked])
+            same[checked] = np.asarray(pc.equal(mine, theirs), dtype=np.bool_)
+        return same
+
+
+class KeyIndex:
+    """Slots of keys of one or more fields. At most 2^32 - 2 of them."""
+
+    def __init__(self, fields: int) -> None:
+        self._columns = tuple(KeyColumn() for _ in range(fields))
+        self._hashes: Growing[np.uint64] = Growing(np.uint64)
+        self._bits = _BITS_MIN
+        self._table: Words = np.full(1 << _BITS_MIN, _EMPTY, np.uint64)
+
+    @property
+    def size(self) -> int:
+        """Slots that are given away."""
+        return self._hashes.size
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that the index takes."""
+        columns = sum(column.size_bytes for column in self._columns)
+        return columns + self._hashes.room.nbytes + self._table.nbytes
+
+    def find(self, keys: KeyRows) -> Slots:
+        """The slot of each distinct key, -1 where there is none."""
+        slots = np.full(keys.count, -1, np.int64)
+        rows = np.arange(keys.count)
+        places = self._places(keys.hashes)
+        marks = keys.hashes & ~_SLOT
+        steps = np.zeros(keys.count, np.int64)
+        while len(rows):
+            self._candidates(slots, rows, places, marks, steps)
+            rows = rows[slots[rows] >= 0]
+            same = np.ones(len(rows), np.bool_)
+            for column, part in zip(self._columns, keys.parts, strict=True):
+                same[same] = column.equal(slots[rows[same]], part, rows[same])
+            # Half a hash is equal and the key is not: these probe on.
+            rows = rows[~same]
+            slots[rows] = -1
+        return slots
+
+    def _candidates(
+        self, slots: Slots, rows: Slots, places: Slots, marks: Words, steps: Slots
+    ) -> None:
+        """Move each row's place to the next entry with its mark, or to an empty one.
+
+        Sets the slots of those found; `places` and `steps` are where the row probes on.
+        """
+        at, step, wanted = places[rows], steps[rows], marks[rows]
+        while len(rows):
+            entries = self._table[at]
+            hit = (entries & ~_SLOT) == wanted
+            hit &= entries & _SLOT != _EMPTY
+            step += 1
+            found = rows[hit]
+            slots[found] = (entries[hit] & _SLOT).astype(np.int64)
+            places[found] = self._next(at[hit], step[hit])
+            steps[found] = step[hit]
+            on = np.flatnonzero(~hit & (entries != _EMPTY))
+            rows, at, step, wanted = rows[on], at[on], step[on], wanted[on]
+            at = self._next(at, step)
+
+    def insert(self, keys: KeyRows, missing: Slots) -> Slots:
+        """New slots for the distinct keys of these numbers, which are not there yet."""
+        slots = np.arange(self.size, self.size + len(missing))
+        for column, part in zip(self._columns, keys.parts, strict=True):
+            column.append(part, missing)
+        self._hashes.append(keys.hashes[missing])
+        if self.size * 2 > len(self._table):
+            self._rebuild()
+        else:
+            self._enter(slots)
+        return slots
+
+    def truncate(self, size: int) -> None:
+        """Take back the slots from `size` on: those inserted last, so no other probes past them."""
+        if size == self.size:
+            return
+        self._table[(self._table & _SLOT) >= np.uint64(size)] = _EMPTY
+        self._hashes.truncate(size)
+        for column in self._columns:
+            column.truncate(size)
+
+    def keep(self, slots: Slots) -> None:
+        """Only these slots stay, renumbered from 0 in this order."""
+        for column in self._columns:
+            column.keep(slots)
+        self._hashes.keep(slots)
+        self._bits = _BITS_MIN
+        self._rebuild()
+
+    def parts(self, slots: Slots) -> tuple[KeyPart, ...]:
+        """The keys of these slots."""
+        return tuple(column.part(slots) for column in self._columns)
+
+    def _places(self, hashes: Words) -> Slots:
+        return ((hashes * _SPREAD) >> np.uint64(64 - self._bits)).astype(np.int64)
+
+    def _next(self, places: Slots, step: "Slots | int") -> Slots:
+        """Steps of 1, 2, 3 …: they reach every place, and do not pile up as equal steps do."""
+        return (places + step) & (len(self._table) - 1)
+
+    def _rebuild(self) -> None:
+        while self.size * 2 > 1 << self._bits:
+            self._bits += 1
+        self._table = np.full(1 << self._bits, _EMPTY, np.uint64)
+        self._enter(np.arange(self.size))
+
+    def _enter(self, slots: Slots) -> None:
+        """Put slots of distinct keys into the table: each takes the first empty place it finds."""
+        hashes = self._hashes.items[slots]
+        places = self._places(hashes)
+        entries = (hashes & ~_SLOT) | slots.astype(np.uint64)
+        step = 0
+        while len(entries):
+            empty = self._table[places] == _EMPTY
+            self._table[places[empty]] = entries[empty]
+            lost = self._table[places] != entries  # taken before, or by another of these keys
+            step += 1
+            entries, places = entries[lost], self._next(places[lost], step)
+
+
+__all__ = ["KeyColumn", "KeyIndex"]
