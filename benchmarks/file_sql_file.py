@@ -1,6 +1,7 @@
 """File → sql (filter and projection) → file: rows per CPU second beside DataFusion alone.
 
     python benchmarks/file_sql_file.py --rows 5000000 --pairs 5
+    python benchmarks/file_sql_file.py --rows 5000000 --pairs 5 --cut read
 
 Both read the same JSON lines and write JSON lines; pairs alternate, medians and the median of the
 pairs' ratios are printed and written to benchmarks/results/. CPU is user and system time: ours of
@@ -8,6 +9,10 @@ the chain actor from its first read to its last publish (Ray and start-up are pr
 DataFusion's of a process of its own from the query to the last byte, on one thread. The outputs
 are compared by row count and by an order-independent hash. A last run reads a file twice as long:
 the actor's memory must not follow it.
+
+`--cut OPERATOR` (`read`, `query`, `write`; may be repeated) puts an operator into a chain of its
+own, so rows cross a channel between two actors: one hop for `read` or for `write`, two for `query`.
+CPU is then that of all actors together, memory that of the largest.
 """
 
 import argparse
@@ -52,30 +57,46 @@ def generate(path: pathlib.Path, rows: int, seed: int = 7) -> int:
     return path.stat().st_size
 
 
-def pipeline(source: pathlib.Path, out: pathlib.Path) -> str:
-    """Our pipeline over the file."""
-    return json.dumps(
+def pipeline(source: pathlib.Path, out: pathlib.Path, cut: list[str]) -> str:
+    """Our pipeline over the file; operators of `cut` are in chains of their own."""
+    kinds = {"read": "source", "query": "map", "write": "sink"}
+    operators = [
         {
-            "streams": [
-                {
-                    "id": "bench",
-                    "input": {"type": "file", "input_type": {"type": "json", "path": str(source)}},
-                    "pipeline": {"processors": [{"type": "sql", "query": QUERY}]},
-                    "output": {"type": "file", "path": str(out), "format": "json"},
-                }
-            ]
+            "id": name,
+            "kind": kind,
+            "chain": name not in cut,
+            "config": {"type": "sql", "query": QUERY} if kind == "map" else {},
         }
-    )
+        for name, kind in kinds.items()
+    ]
+    read = {
+        "operator_id": "read",
+        "input_type": "file",
+        "config": {"input_type": {"type": "json", "path": str(source)}},
+        "time": {"mode": "processing_time"},
+    }
+    write = {
+        "operator_id": "write",
+        "output_type": "file",
+        "config": {"path": str(out), "format": "json"},
+    }
+    edges = [
+        {"id": "read-query", "from": "read", "to": "query"},
+        {"id": "query-write", "from": "query", "to": "write"},
+    ]
+    job = {"id": "bench", "version": 1, "operators": operators, "edges": edges}
+    return json.dumps({"jobs": [{**job, "sources": [read], "sinks": [write]}]})
 
 
-def run_ours(source: pathlib.Path, folder: pathlib.Path) -> dict[str, float]:
-    """One run on a local Ray; figures of the chain actor."""
+def run_ours(source: pathlib.Path, folder: pathlib.Path, cut: list[str]) -> dict[str, float]:
+    """One run on a local Ray; figures of the chain actors."""
     from arkflow_ray.config.project import check_file
     from arkflow_ray.runtime.launch import RunSettings, launch
 
     config = folder / "pipeline.json"
-    config.write_text(pipeline(source, folder / "out"))
+    config.write_text(pipeline(source, folder / "out", cut))
     checked = check_file(config)
+    assert checked.ok, checked.issues
     lines = _NoLines()
     started = time.perf_counter()
     jobs = launch(checked.jobs, RunSettings(), lines, lambda _: None)
@@ -86,10 +107,14 @@ def run_ours(source: pathlib.Path, folder: pathlib.Path) -> dict[str, float]:
         (outcome,) = jobs.outcomes().values()
         assert outcome.error is None, outcome
         (job,) = jobs.jobs.values()
-        (usage,) = job.status().usage.values()
+        usages = list(job.status().usage.values())
     finally:
         jobs.close()
-    return {"cpu_s": usage.cpu_ms / 1000, "rss_mib": usage.rss_peak_bytes / 2**20, "wall_s": wall}
+    return {
+        "cpu_s": sum(usage.cpu_ms for usage in usages) / 1000,
+        "rss_mib": max(usage.rss_peak_bytes for usage in usages) / 2**20,
+        "wall_s": wall,
+    }
 
 
 class _NoLines:
@@ -144,6 +169,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--folder", type=pathlib.Path, help="keep the input file here")
+    parser.add_argument("--cut", action="append", choices=["read", "query", "write"], default=[])
     arguments = parser.parse_args()
     folder = arguments.folder or pathlib.Path(tempfile.mkdtemp(prefix="bench-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -156,7 +182,7 @@ def main() -> None:
             tempfile.TemporaryDirectory(dir=folder) as a,
             tempfile.TemporaryDirectory(dir=folder) as b,
         ):
-            ours = run_ours(source, pathlib.Path(a))
+            ours = run_ours(source, pathlib.Path(a), arguments.cut)
             peer = run_peer(source, pathlib.Path(b))
             if number == 0:
                 left, right = digest(pathlib.Path(a) / "out"), digest(pathlib.Path(b) / "out")
@@ -171,9 +197,9 @@ def main() -> None:
     if not longer.exists():
         _write_twice(source, longer)
     with tempfile.TemporaryDirectory(dir=folder) as out:
-        twice = run_ours(longer, pathlib.Path(out))
+        twice = run_ours(longer, pathlib.Path(out), arguments.cut)
     print(f"  twice as long: ours {_figures(twice, 2 * arguments.rows)}")
-    _report(pairs, twice, arguments.rows, size)
+    _report(pairs, twice, arguments.rows, size, arguments.cut)
 
 
 def _write_twice(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -193,6 +219,7 @@ def _report(
     twice: dict[str, float],
     rows: int,
     size: int,
+    cut: list[str],
 ) -> None:
     ratios = [peer["cpu_s"] / ours["cpu_s"] for ours, peer in pairs]
     rss_mib = statistics.median(ours["rss_mib"] for ours, _ in pairs)
@@ -202,6 +229,7 @@ def _report(
     }
     result = {
         "benchmark": "file_sql_file",
+        "cut": cut,
         "date": datetime.date.today().isoformat(),
         "cores": os.cpu_count(),
         "rows": rows,
@@ -223,7 +251,8 @@ def _report(
     )
     folder = pathlib.Path(__file__).parent / "results"
     folder.mkdir(exist_ok=True)
-    (folder / "file_sql_file.json").write_text(json.dumps(result, indent=2))
+    name = "-".join(["file_sql_file", *(f"cut-{operator}" for operator in cut)])
+    (folder / f"{name}.json").write_text(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":
