@@ -121,7 +121,8 @@ class Attempt:
         """Whether the error only follows from what was decided already: no cause of anything."""
         if not self.given_up:
             return False
-        return isinstance(error, ChannelError) or (expected and isinstance(error, ActorLostError))
+        lost = isinstance(error, ActorLostError) and not isinstance(self.failure, ChannelError)
+        return isinstance(error, ChannelError) or (expected and lost)
 
 
 def _ms(value: MonotonicMs | None) -> MonotonicMs:

@@ -66,18 +66,8 @@ from arkflow_kernel.restart_positions import RestartPositions
 
 _NEVER = Moment(MonotonicMs(0), WallMs(0))
 
-_RANK = {
-    OutcomeKind.FINISHED: 0,
-    OutcomeKind.STOPPED: 1,
-    OutcomeKind.CANCELLED: 2,
-    OutcomeKind.FAILED: 3,
-}
-_END_STATE = {
-    OutcomeKind.FINISHED: JobState.FINISHED,
-    OutcomeKind.STOPPED: JobState.STOPPED,
-    OutcomeKind.CANCELLED: JobState.CANCELLED,
-    OutcomeKind.FAILED: JobState.FAILED,
-}
+_RANK = {kind: rank for rank, kind in enumerate(OutcomeKind)}  # the worst is the last
+_END_STATE = {kind: JobState(kind.value) for kind in OutcomeKind}
 
 
 @dataclass(slots=True)
@@ -187,7 +177,7 @@ class JobCoordinator:
             assert attempt.all_connected
             assert attempt.failure is None
         if self.ended:
-            assert attempt.over or job.restarts or attempt.failure is not None
+            assert attempt.over or self._next_token == 1, "something deployed has not ended"
         assert (job.restart_at_ms is not None) <= (job.state is JobState.RESTARTING)
         assert attempt.generation == self._control.generation
 

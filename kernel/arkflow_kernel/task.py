@@ -263,8 +263,8 @@ class ChainTask:
             self._write(now_ms)
             moved = self._publish(now_ms)
         self._write(now_ms)
-        self._submit(now_ms)
         self._settle()
+        self._submit(now_ms)
         if self.phase is not Phase.ENDED:
             self._read(now_ms)
             self._next_phase(now_ms)
@@ -340,8 +340,6 @@ class ChainTask:
         for settled in self._settlement.settle():
             if not self._inlets.settled(settled):
                 self._commits.settle(SplitId(settled.stream), settled.first, settled.last)
-        if self._phase is Phase.ENDED:
-            return
         self._commands += self._inlets.grants()
         if self._commits.take_due():
             permit = CommitPermit("the commit frontier advanced")

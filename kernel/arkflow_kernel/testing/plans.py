@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence as Seq
 
-from arkflow_kernel.ids import ChainId, JobId, OperatorId, OutputId
+from arkflow_kernel.ids import ChainId, ChannelId, EdgeId, JobId, OperatorId, OutputId
+from arkflow_kernel.limits import CHANNEL_BYTES_MAX, CHANNEL_ENVELOPES_DEFAULT
 from arkflow_kernel.plan import (
     ChainPlan,
+    ChannelPlan,
     ComponentPlan,
+    EdgeKind,
     ExecutionGraph,
     Mode,
     OperatorPlan,
+    OutletPlan,
+    RestartPlan,
     SinkPlan,
     SourcePlan,
 )
@@ -19,30 +24,64 @@ _SCRIPTED = ComponentPlan("scripted", {})
 def chain_plan(
     name: str = "chain-0",
     *,
-    source: str = "source",
+    source: str | None = "source",
     operators: Seq[str] = (),
     sinks: Seq[str] = ("sink",),
     error_sink: str | None = None,
     workers: int = 1,
     rows_per_second: float | None = None,
     timeout_ms: int | None = None,
+    inputs: Seq[ChannelPlan] = (),
+    channels: Seq[ChannelPlan] = (),
 ) -> ChainPlan:
-    """A chain with the named operators; every row goes to all `sinks`, bad ones to `error_sink`."""
+    """A chain with the named operators; every row goes to all `sinks`, bad ones to `error_sink`.
+
+    `inputs` take the place of the source; each of the `channels` gets every row too.
+    """
     names = [*sinks, *([error_sink] if error_sink is not None else [])]
     return ChainPlan(
         ChainId(name),
-        SourcePlan(OperatorId(source), _SCRIPTED, rows_per_second),
+        None if inputs or source is None else _source_plan(source, rows_per_second),
         tuple(OperatorPlan(OperatorId(op), "map", _SCRIPTED, timeout_ms) for op in operators),
         tuple(SinkPlan(OperatorId(sink), _SCRIPTED) for sink in dict.fromkeys(names)),
-        tuple(OutputId(sink) for sink in sinks),
+        tuple(OutputId(output) for output in (*sinks, *(channel.edge for channel in channels))),
         None if error_sink is None else OutputId(error_sink),
         workers,
+        inputs=tuple(inputs),
+        outlets=tuple(
+            OutletPlan(OutputId(channel.edge), EdgeKind.FORWARD, (channel,)) for channel in channels
+        ),
     )
 
 
-def job_plan(*chains: ChainPlan, name: str = "job") -> ExecutionGraph:
-    """A job of chains that have nothing to do with each other, in ack mode."""
-    return ExecutionGraph(JobId(name), 1, Mode.ACK, chains, (), 128)
+def channel_plan(
+    edge: str = "edge",
+    source: str = "chain-0",
+    target: str = "chain-1",
+    *,
+    number: int = 0,
+    capacity: int = CHANNEL_ENVELOPES_DEFAULT,
+    capacity_bytes: int = CHANNEL_BYTES_MAX,
+) -> ChannelPlan:
+    """The one channel of a forward edge between two chains; it is called `<edge>[0-0]`."""
+    name = ChannelId(f"{edge}[0-0]")
+    ends = ChainId(source), ChainId(target)
+    return ChannelPlan(name, number, EdgeId(edge), *ends, capacity, capacity_bytes)
 
 
-__all__ = ["chain_plan", "job_plan"]
+def job_plan(
+    *chains: ChainPlan,
+    name: str = "job",
+    mode: Mode = Mode.ACK,
+    restart: RestartPlan | None = None,
+) -> ExecutionGraph:
+    """A job of these chains; in ack mode, and with the default restarts, unless said otherwise."""
+    restarts = RestartPlan() if restart is None else restart
+    return ExecutionGraph(JobId(name), 1, mode, chains, (), 128, restarts)
+
+
+def _source_plan(name: str, rows_per_second: float | None) -> SourcePlan:
+    return SourcePlan(OperatorId(name), _SCRIPTED, rows_per_second)
+
+
+__all__ = ["chain_plan", "channel_plan", "job_plan"]

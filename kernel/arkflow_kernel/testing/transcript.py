@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from arkflow_kernel.envelope import Data
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import SourceBatch, SplitPosition, WriteReceipt
@@ -22,7 +23,7 @@ from arkflow_kernel.protocol import (
     RunItem,
 )
 
-_HIDDEN = frozenset({"at", "statistics", "counts", "usage"})
+_HIDDEN = frozenset({"at", "statistics", "counts", "usage", "waits"})
 
 
 def describe(thing: object) -> str:
@@ -78,8 +79,11 @@ def _value(name: str, value: object) -> str:
         case FinishItem():
             return "finish"
         case LaneSlice():
-            outputs = [f"{output}:{batch.num_rows}" for output, batch in value.outputs]
-            return f"slice=[{' '.join(outputs)}]"
+            pieces = [f"{piece.output}:{piece.batch.num_rows}" for piece in value.pieces]
+            return f"slice=[{' '.join(pieces)}]"
+        case Data():
+            joined = f" of {len(value.pieces)} pieces" if len(value.pieces) > 1 else ""
+            return f"Data #{value.sequence} {value.num_rows} rows{joined}"
         case WriteReceipt():
             roll = "" if value.roll_at_ms is None else f" roll at {value.roll_at_ms} ms"
             return f"confirmed={value.confirmed_upto}{roll}"
