@@ -1,7 +1,8 @@
-"""The outlet of a chain: which rows of a batch go to which channel (G2, G3, E7).
+"""The outlets of a chain: which rows of a batch leave by which channel (G2, G3, E7).
 
 Rows for one channel keep their order. Empty parts are dropped; they never mean anything. What
-leaves is plain (`compaction.py`), so its size is what it takes on the wire (H5).
+leaves is plain (`compaction.py`), so its size is what it takes on the wire (H5), and is cut to
+the size of a slice (E3).
 """
 
 import itertools
@@ -16,13 +17,26 @@ from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import OutputId
 from arkflow_kernel.key_encoding import KeyColumnError, key_kind
 from arkflow_kernel.key_groups import key_column, key_groups
-from arkflow_kernel.limits import SLICE_ROWS_MAX
-from arkflow_kernel.plan import EdgeKind, OutletPlan
+from arkflow_kernel.limits import ROW_BYTES_MAX, SLICE_BYTES_MAX
+from arkflow_kernel.pieces import cut, size_of
+from arkflow_kernel.plan import ChainPlan, EdgeKind, OutletPlan
+from arkflow_kernel.protocol import Piece
 
 Targets = npt.NDArray[np.uint16]
 
-Routed = list[tuple[OutputId, pa.RecordBatch]]
-"""Batches with the `channel.output` that each leaves by, in order per channel."""
+
+class ChainOutlets:
+    """All ways out of a chain: batches for a sink are cut, those for an edge are routed too."""
+
+    def __init__(self, plan: ChainPlan) -> None:
+        last = plan.operators[-1].operator if plan.operators else None
+        operator = last or (plan.source.operator if plan.source is not None else plan.chain)
+        self._routers = {outlet.output: OutletRouter(outlet, operator) for outlet in plan.outlets}
+
+    def pieces(self, output: OutputId, batch: pa.RecordBatch) -> list[Piece]:
+        """What leaves when a batch goes to a sink or to an edge. Raises `ProcessingError`."""
+        router = self._routers.get(output)
+        return list(cut(output, batch, size_of(batch))) if router is None else router.route(batch)
 
 
 class OutletRouter:
@@ -43,71 +57,83 @@ class OutletRouter:
         self._compactor = Compactor()
         self._kinds: dict[str, str] = {}
         self._turns = itertools.count()
-        self._owners = owners_of_key_groups(len(plan.channels), plan.max_parallelism)
+        partitioned = plan.kind is EdgeKind.PARTITIONED
+        self._owners = owners_of_key_groups(
+            len(plan.channels) if partitioned else 1, plan.max_parallelism
+        )
 
-    def route(self, batch: pa.RecordBatch) -> Routed:
-        """Rows of the batch per channel; nothing for a batch without rows.
+    def route(self, batch: pa.RecordBatch) -> list[Piece]:
+        """Pieces of the batch, each for one channel (`channel.output`), in order per channel.
 
         Raises `ProcessingError` if a key column is missing, cannot be a key, or is of another
-        kind than before (text against number): then nothing of the batch is routed.
+        kind than before (text against number), and if a row is larger than a frame may be: then
+        nothing of the batch is routed.
         """
-        if not batch.num_rows:
-            return []
         try:
-            return self._routed(batch)
+            return [piece for each in self._routed(batch) for piece in self._cut(each)]
         except KeyColumnError as error:
             raise self._failure(str(error)) from error
         except pa.ArrowException as error:  # a layout that Arrow itself cannot take rows of
             raise self._failure(f"{type(error).__name__}: {error}") from error
 
-    def _routed(self, batch: pa.RecordBatch) -> Routed:
+    def _routed(self, batch: pa.RecordBatch) -> Iterator[Piece]:
         outputs, kind = self._outputs, self._plan.kind
-        if kind is EdgeKind.PARTITIONED:
-            return self._partitioned(batch)
+        parts = self._compactor.parts(batch) if batch.num_rows else iter(())
         if kind is EdgeKind.BROADCAST:
-            parts = list(self._compactor.parts(batch))
-            return [(output, part) for part in parts for output in outputs]
-        if len(outputs) == 1:
-            return [(outputs[0], part) for part in self._compactor.parts(batch)]
-        return [(outputs[next(self._turns) % len(outputs)], part) for part in self._turn(batch)]
+            return (Piece(out, part, size_of(part)) for part in parts for out in outputs)
+        if len(outputs) > 1 and kind is not EdgeKind.PARTITIONED:
+            return self._in_turn(parts)
+        if len(outputs) > 1 and self._plan.key_fields:
+            return self._partitioned(batch, parts)
+        return (Piece(outputs[0], part, size_of(part)) for part in parts)
 
-    def _turn(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """What goes to one channel in its turn: a batch, but never more rows than a slice holds.
+    def _in_turn(self, parts: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+        """A batch for each channel in its turn, but never more rows than a slice holds.
 
         So one big batch is spread, and a small one is not torn into pieces that cost more to send.
         """
-        for part in self._compactor.parts(batch):
-            for start in range(0, part.num_rows, SLICE_ROWS_MAX):
-                yield part.slice(start, SLICE_ROWS_MAX)
+        for part in parts:
+            for piece in cut(self._outputs[0], part, size_of(part)):
+                turn = next(self._turns) % len(self._outputs)
+                yield piece._replace(output=self._outputs[turn])
 
-    def _partitioned(self, batch: pa.RecordBatch) -> Routed:
-        outputs, fields = self._outputs, self._plan.key_fields
-        if len(outputs) == 1 or not fields:
-            return [(outputs[0], part) for part in self._compactor.parts(batch)]
+    def _partitioned(
+        self, batch: pa.RecordBatch, parts: Iterator[pa.RecordBatch]
+    ) -> Iterator[Piece]:
         self._check_kinds(batch)
-        groups = key_groups(batch, fields, self._plan.max_parallelism)
-        targets, routed, first = self._owners[groups], [], 0
-        for part in self._compactor.parts(batch):
-            routed += self._split(part, targets[first : first + part.num_rows])
+        groups = key_groups(batch, self._plan.key_fields, self._plan.max_parallelism)
+        targets, first = self._owners[groups], 0
+        for part in parts:
+            yield from self._split(part, targets[first : first + part.num_rows])
             first += part.num_rows
-        return routed
 
-    def _split(self, batch: pa.RecordBatch, targets: Targets) -> Routed:
+    def _split(self, batch: pa.RecordBatch, targets: Targets) -> Iterator[Piece]:
         """One stable sort, one `take` for all targets, and a slice of it for each.
 
-        From four targets on that is faster than one `take` per target.
+        From three targets on that costs less than one `take` per target.
         """
         counts = np.bincount(targets, minlength=len(self._outputs)).tolist()
-        largest = max(range(len(counts)), key=counts.__getitem__)
-        if counts[largest] == batch.num_rows:
-            return [(self._outputs[largest], batch)]
-        sorted_rows = batch.take(np.argsort(targets, kind="stable"))
-        routed, first = [], 0
+        if max(counts) == batch.num_rows:
+            yield Piece(self._outputs[counts.index(batch.num_rows)], batch, size_of(batch))
+            return
+        grouped = batch.take(np.argsort(targets, kind="stable"))
+        whole, first = grouped.get_total_buffer_size(), 0
         for output, count in zip(self._outputs, counts, strict=True):
-            if count:
-                routed.append((output, self._compactor.compacted(sorted_rows.slice(first, count))))
+            if not count:
+                continue
+            part = self._compactor.compacted(grouped.slice(first, count))
+            fits = whole <= SLICE_BYTES_MAX
+            yield Piece(output, part, whole * count // batch.num_rows if fits else part.nbytes)
             first += count
-        return routed
+
+    def _cut(self, piece: Piece) -> Iterator[Piece]:
+        for each in cut(*piece):
+            if each.size_bytes > ROW_BYTES_MAX and each.batch.num_rows == 1:
+                raise self._failure(
+                    f"a row of {each.size_bytes} bytes is larger than a frame of {ROW_BYTES_MAX}; "
+                    "drop or shorten its fields before the edge"
+                )
+            yield each
 
     def _check_kinds(self, batch: pa.RecordBatch) -> None:
         """A key column keeps the kind of its first value, or equal keys would part (G3)."""
@@ -139,4 +165,4 @@ def owners_of_key_groups(parallelism: int, max_parallelism: int) -> Targets:
     return np.repeat(np.arange(parallelism, dtype=np.uint16), np.diff(firsts))
 
 
-__all__ = ["OutletRouter", "Routed", "owners_of_key_groups"]
+__all__ = ["ChainOutlets", "OutletRouter", "owners_of_key_groups"]
