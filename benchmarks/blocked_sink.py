@@ -17,9 +17,10 @@ import pathlib
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
-from file_sql_file import generate
+from arkflow_kernel.ids import ChainId
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 SETTLED_S = 20
@@ -38,9 +39,20 @@ class BlockedLines:
         self.lines += lines.count(b"\n")
 
 
+def generate(path: pathlib.Path, rows: int) -> None:
+    """Write JSON lines of about 150 bytes each."""
+    extra = "x" * 64
+    with path.open("w") as out:
+        out.writelines(
+            f'{{"auction":{n % 9_973},"bidder":{n % 7_919},"price":{n * 37 % 10**8},'
+            f'"channel":"channel-{n % 5}","ts":{1_760_000_000_000 + n},"extra":"{extra}"}}\n'
+            for n in range(rows)
+        )
+
+
 def pipeline(source: pathlib.Path) -> dict[str, Any]:
     """Three operators, each in a chain of its own."""
-    query = "SELECT auction, bidder, price, channel, url, ts, extra FROM flow"
+    query = "SELECT auction, bidder, price, channel, ts, extra FROM flow"
     return {
         "streams": [
             {
@@ -53,7 +65,7 @@ def pipeline(source: pathlib.Path) -> dict[str, Any]:
     }
 
 
-def sample(status: Any, budgets: dict[str, int]) -> dict[str, dict[str, float]]:
+def sample(status: Any, budgets: Mapping[ChainId, int]) -> dict[str, dict[str, float]]:
     """Per chain: bytes held, its share of the budget, resident memory in MiB."""
     found = {}
     for chain, statistics in status.chains.items():
