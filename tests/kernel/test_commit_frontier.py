@@ -119,8 +119,8 @@ def test_a_settlement_queue_settles_what_a_plain_list_would(
             queue.confirm(which, Sequence(upto))
         queue.validate()
         for settled in queue.settle():
-            assert settled.first == done[settled.split] + 1, "ranges of a split have no gap"
-            done[settled.split] = settled.last
+            assert settled.first == done[settled.stream] + 1, "ranges of a split have no gap"
+            done[settled.stream] = settled.last
             settled_rows += 2 * (settled.last - settled.first + 1)
         while waiting and all(m <= c for m, c in zip(waiting[0][2], confirmed, strict=True)):
             waiting.pop(0)

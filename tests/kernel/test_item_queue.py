@@ -1,14 +1,17 @@
-"""Items answer in any order and leave in the order of submission (T1b, T1c, T2)."""
+"""Items answer in any order and leave in the order of submission (T1b, T1c, T2, E5)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence, SplitId, WallMs
+from arkflow_kernel.ids import MonotonicMs, OutputId, RequestToken, Sequence, SplitId, WallMs
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
+from arkflow_kernel.limits import STALL_TIMEOUT_MS
 from arkflow_kernel.ports import Moment
-from arkflow_kernel.protocol import ItemDone, LaneSlice
+from arkflow_kernel.protocol import ItemDone, LaneSlice, Piece
+from arkflow_kernel.testing.components import rows_batch
 
-AT = Moment(MonotonicMs(0), WallMs(0))
+NOW = MonotonicMs(0)
+AT = Moment(NOW, WallMs(0))
 
 
 def _done(token: int, *, more: bool = False) -> ItemDone:
@@ -16,7 +19,7 @@ def _done(token: int, *, more: bool = False) -> ItemDone:
 
 
 def _submit(queue: ItemQueue, token: int) -> None:
-    queue.submitted(RequestToken(token), BatchRef(SplitId("a"), Sequence(token), 1))
+    queue.submitted(RequestToken(token), BatchRef(SplitId("a"), Sequence(token), 1, 10), NOW)
 
 
 @given(st.integers(1, 4), st.data())
@@ -82,3 +85,36 @@ def test_the_lane_holds_the_workers_items_and_two_more() -> None:
         assert queue.has_room
         _submit(queue, token)
     assert not queue.has_room
+
+
+def test_held_bytes_are_batches_in_work_and_slices_that_have_not_left() -> None:
+    queue = ItemQueue(1)
+    _submit(queue, 1)
+    _submit(queue, 2)
+    assert queue.held_bytes == 20
+    pieces = tuple(Piece(OutputId("sink"), rows_batch("a", [1]), size) for size in (3, 4))
+    queue.answered(ItemDone(AT, RequestToken(1), LaneSlice(pieces)))
+    assert queue.held_bytes == 27
+    head = queue.head()
+    assert head is not None
+    head.taken = 1
+    assert queue.held_bytes == 24
+    queue.slice_taken()
+    queue.pop_done()
+    assert queue.held_bytes == 10
+
+
+def test_a_lane_that_does_not_answer_is_told_after_thirty_seconds() -> None:
+    queue = ItemQueue(1)
+    assert queue.wait(MonotonicMs(10**9)) is None, "nothing is at work"
+    queue.submitted(RequestToken(1), None, MonotonicMs(1_000))
+    queue.submitted(RequestToken(2), None, MonotonicMs(30_000))
+    assert queue.wait(MonotonicMs(1_000 + STALL_TIMEOUT_MS - 1)) is None
+    wait = queue.wait(MonotonicMs(1_000 + STALL_TIMEOUT_MS))
+    assert wait is not None
+    assert wait.waited_ms == STALL_TIMEOUT_MS
+    queue.answered(ItemDone(Moment(MonotonicMs(40_000), WallMs(0)), RequestToken(1), LaneSlice()))
+    assert queue.wait(MonotonicMs(10**9)) is None, "it waits for room in an output, not for a lane"
+    queue.slice_taken()
+    queue.pop_done()
+    assert queue.wait(MonotonicMs(40_000 + STALL_TIMEOUT_MS)) is not None

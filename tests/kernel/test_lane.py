@@ -41,8 +41,9 @@ def _lane(
 def _all(lane: ChainLane, answer: LaneAnswer) -> dict[str, list[tuple[str, int]]]:
     rows: dict[str, list[tuple[str, int]]] = {"sink": [], "errors": []}
     while True:
-        for output, batch in answer.slice.outputs:
-            rows[output] += rows_of(batch)
+        for piece in answer.slice.pieces:
+            assert piece.size_bytes > 0
+            rows[piece.output] += rows_of(piece.batch)
         if not answer.more:
             return rows
         answer = lane.next_slice(T)
@@ -56,8 +57,8 @@ def test_a_failing_batch_reaches_the_error_output_as_it_entered_the_chain() -> N
     first = ScriptedOperator(rejects=lambda _s, n: n == 3)
     lane = _lane(first, ScriptedOperator(fails=lambda _s, _n: True))
     answer = _run(lane)
-    (output, batch) = answer.slice.outputs[0]
-    assert len(answer.slice.outputs) == 1, "nothing else of the batch leaves"
+    (output, batch, _) = answer.slice.pieces[0]
+    assert len(answer.slice.pieces) == 1, "nothing else of the batch leaves"
     assert output == "errors"
     assert rows_of(batch) == [("a", n) for n in range(6)]
     assert batch.column("__meta_error_operator").to_pylist() == ["op-1"] * 6
@@ -122,7 +123,7 @@ def test_a_batch_without_rows_calls_no_operator_and_yields_nothing() -> None:
     empty = bad_rows("a", [])
     answer = _run(lane, rows=0, bad=empty)
     assert answer == LaneAnswer(answer.slice, more=False)
-    assert answer.slice.outputs == ()
+    assert answer.slice.pieces == ()
     assert operator.processed == 0
 
 
@@ -200,8 +201,8 @@ def test_slices_lose_nothing_keep_order_and_their_bound(
             slices.append(lane.next_slice(T))
     got: dict[str, list[int]] = {"sink": [], "errors": []}
     for each in slices:
-        assert sum(batch.num_rows for _, batch in each.slice.outputs) <= most
-        for output, batch in each.slice.outputs:
+        assert sum(piece.batch.num_rows for piece in each.slice.pieces) <= most
+        for output, batch, _ in each.slice.pieces:
             got[output] += [n for _, n in rows_of(batch)]
     bad = [n for n in range(rows) if n % reject == 1]
     assert got["errors"] == bad

@@ -19,7 +19,7 @@ def _batch(rows: int, split: str = "a") -> SourceBatch:
 def _read(lane: ReadLane, rows: int, now_ms: int) -> None:
     assert lane.wants_read(MonotonicMs(now_ms))
     lane.reading(T)
-    lane.answered(_batch(rows), MonotonicMs(now_ms))
+    lane.answered(_batch(rows), 10 * rows, MonotonicMs(now_ms))
     lane.validate()
 
 
@@ -27,10 +27,14 @@ def test_one_read_is_outstanding_and_one_batch_is_ahead() -> None:
     lane = ReadLane()
     lane.reading(T)
     assert not lane.wants_read(MonotonicMs(0))
-    lane.answered(_batch(1), MonotonicMs(0))
+    lane.answered(_batch(1), 10, MonotonicMs(0))
     assert not lane.wants_read(MonotonicMs(0))
     assert lane.waiting == 1
-    assert lane.take() is not None
+    assert lane.held_bytes == 10
+    taken = lane.take()
+    assert taken is not None
+    assert taken[2] == 10
+    assert lane.held_bytes == 0
     assert lane.wants_read(MonotonicMs(0))
     assert lane.take() is None
 
@@ -40,7 +44,7 @@ def test_each_split_has_its_own_sequence() -> None:
     numbers = []
     for split in "abaab":
         lane.reading(T)
-        lane.answered(_batch(1, split), MonotonicMs(0))
+        lane.answered(_batch(1, split), 10, MonotonicMs(0))
         taken = lane.take()
         assert taken is not None
         numbers.append((split, taken[1]))
@@ -50,7 +54,7 @@ def test_each_split_has_its_own_sequence() -> None:
 def test_a_pause_delays_the_next_read_until_its_moment() -> None:
     lane = ReadLane()
     lane.reading(T)
-    lane.answered(NothingYet(MonotonicMs(50)), MonotonicMs(10))
+    lane.answered(NothingYet(MonotonicMs(50)), 0, MonotonicMs(10))
     assert lane.deadline_ms() == 50
     assert not lane.wants_read(MonotonicMs(49))
     assert lane.wants_read(MonotonicMs(50))
@@ -62,13 +66,14 @@ def test_a_stop_forgets_what_was_read_ahead_and_what_still_arrives() -> None:
     lane.stop()
     lane.validate()
     assert lane.quiet
+    assert lane.held_bytes == 0
     assert lane.take() is None
 
     lane = ReadLane()
     lane.reading(T)
     lane.stop()
     assert not lane.quiet, "the outstanding read has not answered"
-    lane.answered(_batch(3), MonotonicMs(0))
+    lane.answered(_batch(3), 10, MonotonicMs(0))
     assert lane.quiet
     assert lane.take() is None
     assert not lane.wants_read(MonotonicMs(99))
@@ -81,9 +86,17 @@ def test_an_ended_source_is_exhausted_when_its_last_batch_is_taken() -> None:
     assert not lane.exhausted
     lane.take()
     lane.reading(T)
-    lane.answered(SourceEnded(), MonotonicMs(0))
+    lane.answered(SourceEnded(), 0, MonotonicMs(0))
     assert lane.exhausted
     assert not lane.wants_read(MonotonicMs(0))
+
+
+def test_a_chain_without_a_source_reads_nothing_and_has_nothing_to_wait_for() -> None:
+    lane = ReadLane(nothing=True)
+    assert lane.exhausted
+    assert lane.quiet
+    assert not lane.wants_read(MonotonicMs(0))
+    assert lane.deadline_ms() is None
 
 
 @pytest.mark.parametrize("rate", [1.0, 250.0, 100_000.0])

@@ -1,4 +1,4 @@
-"""What a chain orders of a sink, and which receipts it believes (T1, F2)."""
+"""What a chain orders of a sink, which receipts it believes, what stalls (T1, F2, E5)."""
 
 import pytest
 from hypothesis import given
@@ -6,12 +6,15 @@ from hypothesis import strategies as st
 
 from arkflow_kernel.errors import SinkError
 from arkflow_kernel.ids import MonotonicMs, OutputId, RequestToken, Sequence
+from arkflow_kernel.limits import STALL_TIMEOUT_MS
+from arkflow_kernel.metrics import Wait
 from arkflow_kernel.ports import WriteReceipt
 from arkflow_kernel.protocol import FlushSink, RollSink, Write
 from arkflow_kernel.testing.components import rows_batch
 from arkflow_kernel.write_lane import WriteLane
 
 BATCH = rows_batch("a", [1])
+SIZE = 10
 
 
 def _next(lane: WriteLane, now_ms: int = 0) -> Write | RollSink | FlushSink | None:
@@ -22,59 +25,94 @@ def _receipt(upto: int, roll_at: int | None = None) -> WriteReceipt:
     return WriteReceipt(Sequence(upto), None if roll_at is None else MonotonicMs(roll_at))
 
 
+def _give(lane: WriteLane, now_ms: int = 0) -> None:
+    lane.give(BATCH, SIZE, MonotonicMs(now_ms))
+
+
+def _answer(lane: WriteLane, receipt: WriteReceipt, now_ms: int = 0) -> None:
+    lane.answered(receipt, MonotonicMs(now_ms))
+
+
 def _lane() -> WriteLane:
     return WriteLane(OutputId("sink"))
 
 
 def test_one_write_is_outstanding_and_two_are_queued() -> None:
     lane = _lane()
-    lane.give(BATCH)
+    _give(lane)
     first = _next(lane)
     assert isinstance(first, Write)
     assert first.sequence == 1
-    lane.give(BATCH)
-    lane.give(BATCH)
+    _give(lane)
+    _give(lane)
     lane.validate()
     assert not lane.has_room
     assert _next(lane) is None
-    lane.answered(_receipt(1))
+    _answer(lane, _receipt(1))
     second = _next(lane)
     assert isinstance(second, Write)
     assert second.sequence == 2
 
 
+def test_held_bytes_are_those_that_wait_or_are_being_written() -> None:
+    lane = _lane()
+    for _ in range(2):
+        _give(lane)
+    assert lane.held_bytes == 2 * SIZE
+    _next(lane)
+    assert lane.held_bytes == 2 * SIZE
+    _answer(lane, _receipt(0))
+    assert lane.held_bytes == SIZE
+
+
+def test_a_request_without_answer_is_told_after_thirty_seconds_and_goes_on_waiting() -> None:
+    lane = _lane()
+    _give(lane)
+    assert lane.wait(MonotonicMs(STALL_TIMEOUT_MS)) is None, "nothing was ordered yet"
+    _next(lane, 5)
+    assert lane.wait(MonotonicMs(STALL_TIMEOUT_MS + 4)) is None
+    wait = Wait("sink 'sink'", "a write has not returned", STALL_TIMEOUT_MS)
+    assert lane.wait(MonotonicMs(STALL_TIMEOUT_MS + 5)) == wait
+    lane.flush()
+    _answer(lane, _receipt(0), STALL_TIMEOUT_MS + 6)
+    assert lane.wait(MonotonicMs(3 * STALL_TIMEOUT_MS)) is None
+    _next(lane, 3 * STALL_TIMEOUT_MS)
+    late = lane.wait(MonotonicMs(5 * STALL_TIMEOUT_MS))
+    assert late == Wait("sink 'sink'", "a flush has not returned", 2 * STALL_TIMEOUT_MS)
+
+
 def test_a_roll_is_ordered_at_its_moment_and_not_before() -> None:
     lane = _lane()
-    lane.give(BATCH)
+    _give(lane)
     _next(lane)
     assert lane.deadline_ms() is None
-    lane.answered(_receipt(0, roll_at=30))
+    _answer(lane, _receipt(0, roll_at=30))
     assert lane.deadline_ms() == 30
     assert _next(lane, 29) is None
     assert isinstance(_next(lane, 30), RollSink)
-    lane.answered(_receipt(1))
+    _answer(lane, _receipt(1))
     assert lane.settled
 
 
 def test_a_due_roll_does_not_wait_for_a_quiet_moment() -> None:
     lane = _lane()
     for _ in range(2):
-        lane.give(BATCH)
+        _give(lane)
     _next(lane)
-    lane.answered(_receipt(0, roll_at=30))
+    _answer(lane, _receipt(0, roll_at=30))
     assert isinstance(_next(lane, 30), RollSink)
-    lane.answered(_receipt(1))
+    _answer(lane, _receipt(1))
     assert isinstance(_next(lane, 30), Write)
 
 
 def test_a_flush_passes_behind_the_writes_and_ends_the_rolls() -> None:
     lane = _lane()
-    lane.give(BATCH)
+    _give(lane)
     lane.flush()
     assert isinstance(_next(lane), Write)
-    lane.answered(_receipt(0, roll_at=5))
+    _answer(lane, _receipt(0, roll_at=5))
     assert isinstance(_next(lane, 99), FlushSink)
-    lane.answered(_receipt(1, roll_at=5))
+    _answer(lane, _receipt(1, roll_at=5))
     assert lane.settled
     assert lane.deadline_ms() is None
     assert _next(lane, 99) is None
@@ -89,33 +127,33 @@ def test_a_sink_that_was_given_nothing_is_not_flushed() -> None:
 
 def test_a_batch_that_was_never_written_cannot_be_confirmed() -> None:
     lane = _lane()
-    lane.give(BATCH)
-    lane.give(BATCH)
+    _give(lane)
+    _give(lane)
     _next(lane)
     with pytest.raises(SinkError, match="outside of 0 to 1"):
-        lane.answered(_receipt(2))
+        _answer(lane, _receipt(2))
 
 
 def test_a_confirmation_never_goes_back() -> None:
     lane = _lane()
     for n in (1, 2):
-        lane.give(BATCH)
+        _give(lane)
         _next(lane)
         if n == 1:
-            lane.answered(_receipt(1))
+            _answer(lane, _receipt(1))
     with pytest.raises(SinkError, match="outside of 1 to 2"):
-        lane.answered(_receipt(0))
+        _answer(lane, _receipt(0))
 
 
 def test_a_flush_that_confirms_too_little_is_the_sinks_fault() -> None:
     lane = _lane()
-    lane.give(BATCH)
+    _give(lane)
     lane.flush()
     _next(lane)
-    lane.answered(_receipt(0))
+    _answer(lane, _receipt(0))
     _next(lane)
     with pytest.raises(SinkError, match="did not confirm all writes"):
-        lane.answered(_receipt(0))
+        _answer(lane, _receipt(0))
 
 
 @given(st.lists(st.sampled_from(["give", "answer", "time", "flush"]), max_size=80))
@@ -125,7 +163,7 @@ def test_whatever_happens_writes_keep_their_order_and_bounds(script: list[str]) 
     written: list[int] = []
     for step in script:
         if step == "give" and lane.has_room and not flushed:
-            lane.give(BATCH)
+            _give(lane)
             given += 1
         elif step == "time":
             now_ms += 10
@@ -135,7 +173,7 @@ def test_whatever_happens_writes_keep_their_order_and_bounds(script: list[str]) 
         elif step == "answer" and outstanding is not None:
             whole = not isinstance(outstanding, Write)
             upto = len(written) if whole else max(int(lane.confirmed_upto), len(written) - 2)
-            lane.answered(_receipt(upto, roll_at=now_ms + 15))
+            _answer(lane, _receipt(upto, roll_at=now_ms + 15))
             outstanding = None
         request = _next(lane, now_ms)
         if request is not None:
