@@ -204,8 +204,8 @@ def _plain_union(column: Any, target: Any) -> Any:
     for i, code in enumerate(target.type_codes):
         chosen = codes == code
         window = places[chosen]
-        first = int(window.min(initial=len(children[i])))
-        children[i] = _plain(children[i].slice(first, int(window.max(initial=-1)) + 1 - first))
+        first, end = (int(window.min()), int(window.max()) + 1) if len(window) else (0, 0)
+        children[i] = _plain(children[i].slice(first, end - first))
         places[chosen] -= first
     return made.from_dense(pa.array(codes), pa.array(places), children, names, target.type_codes)
 
@@ -214,7 +214,11 @@ def _plain_bytes(column: Any) -> int:
     """At most so many bytes does a column take when it is plain; nested ones as they stand."""
     kind, types = column.type, pa.types
     if types.is_string_view(kind) or types.is_binary_view(kind):
-        return int(pc.sum(pc.binary_length(column)).as_py() or 0)
+        heads = np.frombuffer(column.buffers()[1], np.int32, len(column) * 4, column.offset * 16)
+        lengths = heads[::4].astype(np.int64)
+        if column.null_count:
+            lengths = lengths[column.is_valid().to_numpy(zero_copy_only=False)]
+        return int(lengths.sum())
     if types.is_dictionary(kind) and len(column.dictionary):
         values = _plain(column.dictionary)
         if types.is_string(values.type) or types.is_binary(values.type):
