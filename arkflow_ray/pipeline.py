@@ -54,8 +54,11 @@ class Pipeline:
         except LoadError as error:
             return error.located
 
-    def explain(self, form: Literal["text", "json"] = "text") -> str:
-        """What the jobs will do. Raises `LoadError` with every mistake if the file is wrong."""
+    def explain(self, form: Literal["text", "json", "mermaid", "dot"] = "text") -> str:
+        """What the jobs will do, as text, JSON or a diagram for Mermaid or Graphviz.
+
+        Raises `LoadError` with every mistake if the file is wrong.
+        """
         from arkflow_ray.explained import explain_jobs
 
         return explain_jobs(self._runnable(None), form)

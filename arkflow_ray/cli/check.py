@@ -1,9 +1,13 @@
 """`validate` and `explain`: everything about a file, without starting anything."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from arkflow_ray.cli.exits import ExitCode, say
 from arkflow_ray.cli.problems import check, has_errors, issue_lines, summary, verdict_json
+
+if TYPE_CHECKING:  # loading it takes as long as the rest of `validate` does
+    from arkflow_ray.explained import ExplainForm
 
 
 def validate(path: Path, *, lenient: bool, as_json: bool) -> int:
@@ -23,8 +27,9 @@ def validate(path: Path, *, lenient: bool, as_json: bool) -> int:
     return ExitCode.DONE
 
 
-def explain(path: Path, *, lenient: bool, as_json: bool) -> int:
+def explain(path: Path, *, lenient: bool, form: "ExplainForm") -> int:
     """Print what the jobs of a file will do; its mistakes instead, if it has any."""
+    as_json = form == "json"
     project, issues = check(path, lenient=lenient)
     if project is None or has_errors(issues):
         if as_json:
@@ -38,7 +43,7 @@ def explain(path: Path, *, lenient: bool, as_json: bool) -> int:
 
     for line in issue_lines(issues):
         say(line)
-    print(explain_jobs(project.jobs, "json" if as_json else "text"))
+    print(explain_jobs(project.jobs, form))
     return ExitCode.DONE
 
 

@@ -36,6 +36,15 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class ExplainFormat(StrEnum):
+    """How `explain` answers: in words, for a program, or as a diagram."""
+
+    TEXT = "text"
+    JSON = "json"
+    MERMAID = "mermaid"
+    DOT = "dot"
+
+
 FileArgument = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Configuration: .yaml, .json or .toml.")
 ]
@@ -124,14 +133,19 @@ def validate_command(
 def explain_command(
     file: FileArgument = None,
     config: ConfigOption = None,
-    form: FormatOption = Format.TEXT,
+    form: Annotated[
+        ExplainFormat,
+        typer.Option("-f", "--format", help="Text, JSON, or a diagram for Mermaid or Graphviz."),
+    ] = ExplainFormat.TEXT,
     lenient: LenientOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Show what FILE would run: operators, chains, edges, and why."""
     from arkflow_ray.cli.check import explain
 
-    return explain(_file(file, config), lenient=lenient, as_json=as_json or form is Format.JSON)
+    if as_json and form not in (ExplainFormat.TEXT, ExplainFormat.JSON):
+        _misused(f"--json and --format {form.value} exclude each other")
+    return explain(_file(file, config), lenient=lenient, form="json" if as_json else form.value)
 
 
 @components.command("list")

@@ -11,10 +11,18 @@ from typing import Any, Final
 
 from arkflow_kernel.explain_text import render
 from arkflow_kernel.graph import key_group_range
-from arkflow_kernel.ids import TaskId
+from arkflow_kernel.ids import FIRST_SUBTASK, OperatorId, OutputId, TaskId
 from arkflow_kernel.job import JobSpec, OperatorSpec
 from arkflow_kernel.job_mode import decide_mode, keeps
-from arkflow_kernel.plan import ChainPlan, EdgeKind, ExecutionGraph, Mode
+from arkflow_kernel.plan import (
+    ChainPlan,
+    ChannelPlan,
+    EdgeKind,
+    EdgePlan,
+    ExecutionGraph,
+    Mode,
+    StatePlan,
+)
 from arkflow_kernel.topology import Topology
 
 _REFERENCE: Final = re.compile(r"(?<!\$)\$\{(env|file|secret):([^}]*?)(?::-[^}]*)?\}")
@@ -22,8 +30,22 @@ _CREDENTIALS: Final = re.compile(r"//[^/@]*@")
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainedState:
+    """What one operator counts per key, and in which column; None is no limit (S1)."""
+
+    key_fields: list[str]
+    count_field: str | None
+    max_bytes: int | None
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainedOperator:
-    """One operator: what runs, how many times, what it keeps, what it refers to."""
+    """One operator: what runs, how many times, what it keeps, what it refers to.
+
+    `chain` is the head of its chain. `key_groups` are the first and last of each subtask, if rows
+    reach it by key.
+    """
 
     id: str
     kind: str
@@ -31,12 +53,19 @@ class ExplainedOperator:
     parallelism: int
     chain: str
     keeps: str | None
+    state: ExplainedState | None
+    key_groups: list[list[int]] | None
     references: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedEdge:
-    """One edge; `crosses` is true where rows leave their chain and travel in a channel."""
+    """One edge; `crosses` is true where rows leave their chain and travel in channels.
+
+    `outlet` is the edge whose channels carry the rows (E3): the edge itself, or for a side edge
+    the first one of its chain. `channels` counts these; each holds at most `capacity` batches of
+    `capacity_bytes` together. Inside a chain there is none of it.
+    """
 
     id: str
     source: str
@@ -44,15 +73,23 @@ class ExplainedEdge:
     kind: str
     key_fields: list[str]
     crosses: bool
+    outlet: str | None
+    channels: int
+    capacity: int | None
+    capacity_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedChain:
-    """One subtask of a chain. `key_groups` are the first and last it owns, if it has a key."""
+    """One subtask of a chain, and the channels into it.
+
+    `key_groups` are the first and last that it owns, if it has a key.
+    """
 
     id: str
     tasks: list[str]
     workers: int
+    inputs: list[str]
     error_output: str | None
     key_groups: list[int] | None
     resources: dict[str, float]
@@ -72,6 +109,7 @@ class Explanation:
     edges: list[ExplainedEdge]
     state: str
     checkpoints: str
+    restart: str
     placement: str
     lateness: list[str]
 
@@ -87,20 +125,11 @@ def explain(job: JobSpec, graph: ExecutionGraph) -> Explanation:
         mode_reason=decision.reason,
         max_parallelism=job.max_parallelism,
         operators=_operators(topology, graph),
-        chains=_chains(topology, graph),
-        edges=[
-            ExplainedEdge(
-                edge.edge,
-                edge.source,
-                edge.target,
-                edge.kind.value,
-                list(edge.key_fields),
-                not edge.fused,
-            )
-            for edge in graph.edges
-        ],
+        chains=_chains(graph),
+        edges=_edges(graph),
         state=_state(job),
         checkpoints=_checkpoints(job, decision.mode),
+        restart=_restart(job, graph),
         placement=_placement(job, graph),
         lateness=_lateness(topology),
     )
@@ -113,22 +142,76 @@ def as_text(explanation: Explanation) -> str:
 
 def _operators(topology: Topology, graph: ExecutionGraph) -> list[ExplainedOperator]:
     chain_of = {task: plan.chain for plan in graph.chains for task in plan.tasks}
+    states = {op.operator: op.state for plan in graph.chains for op in plan.operators}
+    keyed = _keyed(graph)
     sinks = {spec.operator_id: spec for spec in topology.job.sinks}
     found = []
     for name, spec in topology.operators.items():
         own: Any = topology.sources.get(name) or sinks.get(name) or spec
+        subtasks = topology.parallelism(name)
+        owned = [
+            key_group_range(i, subtasks, graph.max_parallelism)
+            for i in range(subtasks if name in keyed else 0)
+        ]
         found.append(
             ExplainedOperator(
                 id=name,
                 kind=spec.kind,
                 component=_component(own, spec),
-                parallelism=topology.parallelism(name),
+                parallelism=subtasks,
                 chain=chain_of[TaskId(f"{name}-0")].rpartition("-")[0],
                 keeps=keeps(spec),
+                state=_counted(states.get(OperatorId(name))),
+                key_groups=[[r.start, r.stop - 1] for r in owned] or None,
                 references=references([own.config, getattr(own, "codec", None)]),
             )
         )
     return found
+
+
+def _counted(plan: StatePlan | None) -> ExplainedState | None:
+    if plan is None:
+        return None
+    return ExplainedState(list(plan.key_fields), plan.count_field, plan.max_bytes, plan.ttl_ms)
+
+
+def _edges(graph: ExecutionGraph) -> list[ExplainedEdge]:
+    chain_of = {task: plan.chain for plan in graph.chains for task in plan.tasks}
+    channels: dict[str, list[ChannelPlan]] = {}
+    for plan in graph.chains:
+        for outlet in plan.outlets:
+            channels.setdefault(outlet.output, []).extend(outlet.channels)
+    found = []
+    for edge in graph.edges:
+        outlet_of = None if edge.fused else _outlet(graph.chain(chain_of[_first(edge)]), edge)
+        own = channels.get(outlet_of, []) if outlet_of is not None else []
+        found.append(
+            ExplainedEdge(
+                id=edge.edge,
+                source=edge.source,
+                target=edge.target,
+                kind=edge.kind.value,
+                key_fields=list(edge.key_fields),
+                crosses=not edge.fused,
+                outlet=outlet_of,
+                channels=len(own),
+                capacity=own[0].capacity if own else None,
+                capacity_bytes=own[0].capacity_bytes if own else None,
+            )
+        )
+    return found
+
+
+def _first(edge: EdgePlan) -> TaskId:
+    return TaskId(f"{edge.source}-{FIRST_SUBTASK}")
+
+
+def _outlet(chain: ChainPlan, edge: EdgePlan) -> str | None:
+    """The outlet that carries an edge: its own, or that of its kind where edges share one."""
+    names = {outlet.output: outlet for outlet in chain.outlets}
+    if OutputId(edge.edge) in names:
+        return edge.edge
+    return next((name for name, outlet in names.items() if outlet.kind is edge.kind), None)
 
 
 def _component(own: Any, spec: OperatorSpec) -> str:
@@ -148,25 +231,30 @@ def references(value: Any) -> list[str]:
     return []
 
 
-def _chains(topology: Topology, graph: ExecutionGraph) -> list[ExplainedChain]:
-    keyed = {
+def _keyed(graph: ExecutionGraph) -> set[str]:
+    """Operators that rows reach by key. They head their chains."""
+    return {
         str(edge.target)
         for edge in graph.edges
         if edge.kind is EdgeKind.PARTITIONED and edge.key_fields
     }
-    return [_chain(topology, graph.max_parallelism, plan, keyed) for plan in graph.chains]
 
 
-def _chain(topology: Topology, key_groups: int, plan: ChainPlan, keyed: set[str]) -> ExplainedChain:
+def _chains(graph: ExecutionGraph) -> list[ExplainedChain]:
+    keyed = _keyed(graph)
+    return [_chain(graph.max_parallelism, plan, keyed) for plan in graph.chains]
+
+
+def _chain(key_groups: int, plan: ChainPlan, keyed: set[str]) -> ExplainedChain:
     """A partitioned edge ends at the head of a chain, so the head says whether it has a key."""
-    head, _, subtask = plan.chain.rpartition("-")
     owned = None
-    if head in keyed:
-        owned = key_group_range(int(subtask), topology.parallelism(head), key_groups)
+    if plan.chain.rpartition("-")[0] in keyed:
+        owned = key_group_range(plan.subtask, plan.parallelism, key_groups)
     return ExplainedChain(
         id=plan.chain,
         tasks=list(plan.tasks),
         workers=plan.workers,
+        inputs=[channel.channel for channel in plan.inputs],
         error_output=plan.error_output,
         key_groups=None if owned is None else [owned.start, owned.stop - 1],
         resources=dict(plan.resources),
@@ -186,10 +274,26 @@ def _checkpoints(job: JobSpec, mode: Mode) -> str:
     if mode is Mode.ACK:
         return "none: a source's position follows the writes that its sinks confirmed"
     if job.checkpoint is None:
-        return "every 10,000 ms to a folder that ends with the run"
+        return "none yet: a failure ends the job, and its state with it"
     uri = _CREDENTIALS.sub("//", job.checkpoint.object_store_uri)
     kept = job.checkpoint.retention
     return f"every {job.checkpoint.interval_ms:,} ms to {uri}, the newest {kept} kept"
+
+
+def _restart(job: JobSpec, graph: ExecutionGraph) -> str:
+    """When a failed attempt is followed by another (D3)."""
+    plan = graph.restart
+    if plan.strategy == "none":
+        return "none: the first failure ends the job"
+    if graph.mode is Mode.CHECKPOINT and job.checkpoint is None:
+        return "none until there are checkpoints: nothing could restore the state"
+    told = f"at once, then after {plan.initial_ms:,} ms"
+    if plan.strategy == "exponential":
+        told += f", times {plan.multiplier:g} each up to {plan.max_ms:,} ms"
+    told += f"; at once again after {plan.reset_after_ms:,} ms without a failure"
+    if plan.max_attempts is not None:
+        told += f"; at most {plan.max_attempts:,} in a row"
+    return f"{plan.strategy}: {told}"
 
 
 def _placement(job: JobSpec, graph: ExecutionGraph) -> str:
@@ -228,6 +332,7 @@ __all__ = [
     "ExplainedChain",
     "ExplainedEdge",
     "ExplainedOperator",
+    "ExplainedState",
     "Explanation",
     "as_text",
     "explain",

@@ -3,6 +3,8 @@
 import textwrap
 from typing import Any, Final
 
+from arkflow_kernel.limits import MIB
+
 WIDTH: Final = 80
 _LABEL: Final = 13
 
@@ -15,6 +17,7 @@ def render(told: dict[str, Any]) -> str:
             *_labelled("mode", f"{told['mode']}: {told['mode_reason']}"),
             *_labelled("state", told["state"]),
             *_labelled("checkpoints", told["checkpoints"]),
+            *_labelled("restart", told["restart"]),
             *_labelled("placement", told["placement"]),
             *[line for text in told["lateness"] for line in _labelled("lateness", text)],
         ],
@@ -50,10 +53,22 @@ def _operators(operators: list[dict[str, Any]]) -> list[str]:
             what += f" x{operator['parallelism']}"
         lines += _row(operator["id"], what, [o["id"] for o in operators])
         if operator["keeps"]:
-            lines += _wrap(operator["keeps"], "      ", "      ")
+            lines += _wrap(_kept(operator), "      ", "      ")
         if operator["references"]:
             lines += _wrap(f"uses {', '.join(operator['references'])}", "      ", "      ")
     return lines
+
+
+def _kept(operator: dict[str, Any]) -> str:
+    state = operator["state"]
+    if state is None:
+        return str(operator["keeps"])
+    told = [f"counts rows by {', '.join(state['key_fields'])} into {state['count_field']}"]
+    if state["max_bytes"] is not None:
+        told.append(f"at most {_bytes(state['max_bytes'])}")
+    if state["ttl_ms"] is not None:
+        told.append(f"a key forgotten after {state['ttl_ms']:,} ms")
+    return ", ".join(told)
 
 
 def _row(name: str, what: str, names: list[str]) -> list[str]:
@@ -81,10 +96,24 @@ def _edges(edges: list[dict[str, Any]]) -> list[str]:
     lines = []
     for edge in edges:
         key = f" by {', '.join(edge['key_fields'])}" if edge["key_fields"] else ""
-        where = "in a channel" if edge["crosses"] else "inside the chain"
-        text = f"{edge['source']} -> {edge['target']}: {edge['kind']}{key}, {where}"
+        text = f"{edge['source']} -> {edge['target']}: {edge['kind']}{key}, {_way(edge)}"
         lines += _wrap(text, "  ", "      ")
     return lines or ["  none"]
+
+
+def _way(edge: dict[str, Any]) -> str:
+    """What the rows of an edge travel in."""
+    if not edge["crosses"]:
+        return "inside the chain"
+    if edge["outlet"] != edge["id"]:
+        return f"in the channels of {edge['outlet']}"
+    count, each = edge["channels"], "each with" if edge["channels"] > 1 else "with"
+    bound = f"at most {edge['capacity']:,} batches and {_bytes(edge['capacity_bytes'])}"
+    return f"in {count:,} channel{'' if count == 1 else 's'}, {each} {bound}"
+
+
+def _bytes(count: int) -> str:
+    return f"{count // MIB:,} MiB" if count % MIB == 0 else f"{count:,} bytes"
 
 
 __all__ = ["WIDTH", "render"]

@@ -5,6 +5,7 @@ when an unrelated operator comes or goes (G6). It plans every graph; what this r
 is said by `job_availability`, not here. Channels are planned in `wiring`.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 from arkflow_kernel.fusion import FusedChain, fuse
@@ -219,7 +220,10 @@ def source_workers(topology: Topology, source: str) -> int:
 
 
 def _restart(spec: RestartSpec | None) -> RestartPlan:
-    return RestartPlan() if spec is None else RestartPlan(**spec.model_dump())
+    if spec is None:
+        return RestartPlan()
+    plan = RestartPlan(**spec.model_dump())
+    return replace(plan, max_ms=plan.initial_ms) if plan.strategy == "fixed" else plan
 
 
 def _resources(spec: ResourcesSpec | None) -> dict[str, float]:

@@ -126,7 +126,7 @@ def _state(job: JobSpec) -> Iterator[Issue]:
 def _unsaved(operator: OperatorSpec, state: StateSpec | None) -> str:
     """What becomes of state without a checkpoint, said once a job."""
     text = f"operator '{operator.id}' {keeps(operator)}, and its state ends with the run"
-    lost = "until this program has checkpoints, a process that is lost ends such a job"
+    lost = "until this program has checkpoints, a failure (a lost process, say) ends such a job"
     advice = "`state: {backend: embedded_kv, durability: ephemeral}` says that you mean that"
     if state is not None and state.durability == "ephemeral":
         return f"{text}: {lost} instead of restarting it"

@@ -33,6 +33,8 @@ job dear-bids, version 1
   state        none
   checkpoints  none: a source's position follows the writes that its sinks
                confirmed
+  restart      exponential: at once, then after 1,000 ms, times 2 each up to
+               60,000 ms; at once again after 600,000 ms without a failure
   placement    colocated: 1 chain, one actor each
   lateness     source: processing time: nothing is late
 
@@ -107,11 +109,95 @@ def test_a_keyed_job_shows_modes_key_groups_edges_and_where_lateness_is_judged(
         "  per-gate  window tumbling x2",
         "  per-gate-0: key groups 0-63, an error fails the job",
         "  per-gate-1: key groups 64-127, an error fails the job",
-        "  text -> per-gate: partitioned by gate, in a channel",
+        "  text -> per-gate: partitioned by gate, in 2 channels, each with at most 1,024",
+        "      batches and 32 MiB",
     ):
         assert line in text.splitlines()
     assert "gates: judged row by row at per-gate, policy drop" in " ".join(text.split())
     assert "where text rebuilds the columns" in " ".join(text.split())
+
+
+def _counting(entry: dict[str, Any]) -> None:
+    """`gates -> text x2 -> totals`, text counting by gate; errors of both into one sink."""
+    entry["operators"][1] |= {"stateful": True, "key_field": "gate", "parallelism": 2}
+    entry["operators"].append({"id": "bad", "kind": "sink"})
+    entry["sinks"].append({"operator_id": "bad", "output_type": "drop"})
+    entry["edges"][0]["partitioned"] = True
+    entry["edges"] += [
+        {"id": "x", "from": "gates", "to": "bad", "type": "error"},
+        {"id": "y", "from": "text", "to": "bad", "type": "error"},
+    ]
+    entry["state"] = {"backend": "embedded_kv", "max_bytes": 5, "ttl_ms": 1_000}
+    entry["channel"] = {"capacity": 8, "capacity_bytes": 1_000}
+
+
+def test_a_counting_job_shows_channels_state_and_that_nothing_restarts(
+    job: Callable[..., JobSpec],
+) -> None:
+    spec = job(_counting)
+    lines = as_text(explain(spec, build_graph(spec))).splitlines()
+    for line in (
+        "  checkpoints  none yet: a failure ends the job, and its state with it",
+        "  restart      none until there are checkpoints: nothing could restore the state",
+        "  text    map arrow_to_json x2",
+        "      counts rows by gate into __arkflow_state_count, at most 5 bytes, a key",
+        "      forgotten after 1,000 ms",
+        "  text-1: key groups 64-127, errors to y",
+        "  gates -> bad: error, in 1 channel, with at most 8 batches and 1,000 bytes",
+    ):
+        assert line in lines
+
+
+def test_json_shows_channels_per_edge_their_bounds_and_state(job: Callable[..., JobSpec]) -> None:
+    spec = job(_counting)
+    told = asdict(explain(spec, build_graph(spec)))
+    edges = {edge["id"]: edge for edge in told["edges"]}
+    counts = {name: edge["channels"] for name, edge in edges.items()}
+    assert counts == {"a": 2, "b": 2, "x": 1, "y": 2}
+    assert {(e["capacity"], e["capacity_bytes"]) for e in edges.values()} == {(8, 1_000)}
+    chains = {chain["id"]: chain for chain in told["chains"]}
+    assert chains["bad-0"]["inputs"] == ["x[0-0]", "y[0-0]", "y[1-0]"]
+    [text] = [o for o in told["operators"] if o["id"] == "text"]
+    assert text["key_groups"] == [[0, 63], [64, 127]]
+    assert text["state"] == {
+        "key_fields": ["gate"],
+        "count_field": "__arkflow_state_count",
+        "max_bytes": 5,
+        "ttl_ms": 1_000,
+    }
+
+
+def test_edges_that_share_an_outlet_say_whose_channels_carry_them(
+    job: Callable[..., JobSpec],
+) -> None:
+    def change(entry: dict[str, Any]) -> None:
+        _counting(entry)
+        entry["operators"][1] = {"id": "text", "kind": "map", "config": {"type": "sql"}}
+        entry["edges"][0]["partitioned"] = False
+        entry["operators"][3]["chain"] = False
+
+    spec = job(change)
+    told = explain(spec, build_graph(spec))
+    assert {e.id: e.outlet for e in told.edges} == {"a": None, "b": None, "x": "x", "y": "x"}
+    assert "  text -> bad: error, in the channels of x" in as_text(told).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("restart", "expected"),
+    [
+        ({"strategy": "none"}, "none: the first failure ends the job"),
+        (
+            {"strategy": "fixed", "initial_ms": 9, "max_attempts": 2},
+            "fixed: at once, then after 9 ms; at once again after 600,000 ms without a failure; "
+            "at most 2 in a row",
+        ),
+    ],
+)
+def test_the_restart_strategy_is_told(
+    job: Callable[..., JobSpec], restart: dict[str, Any], expected: str
+) -> None:
+    spec = job(lambda entry: entry.update(restart=restart))
+    assert explain(spec, build_graph(spec)).restart == expected
 
 
 def test_no_line_is_wider_than_a_terminal_unless_a_name_is(job: Callable[..., JobSpec]) -> None:

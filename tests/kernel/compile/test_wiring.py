@@ -229,10 +229,12 @@ def test_an_operator_that_counts_nothing_has_no_state(job: Jobs) -> None:
 def test_restarts_are_planned(job: Jobs) -> None:
     """The strategy (D3), and what a job without one gets."""
     assert build_graph(job()).restart == RestartPlan()
-    given = {"strategy": "fixed", "initial_ms": 7, "max_attempts": 2}
+    given: dict[str, Any] = {"initial_ms": 7, "max_ms": 9, "multiplier": 1.5, "max_attempts": 2}
     planned = build_graph(job(set_at("restart", to=given))).restart
-    assert (planned.strategy, planned.initial_ms, planned.max_attempts) == ("fixed", 7, 2)
-    assert planned.reset_after_ms == RestartPlan().reset_after_ms
+    assert planned == RestartPlan("exponential", 7, 9, 1.5, max_attempts=2)
+    given = {"strategy": "fixed", "initial_ms": 120_000}
+    planned = build_graph(job(set_at("restart", to=given))).restart
+    assert (planned.strategy, planned.initial_ms, planned.max_ms) == ("fixed", 120_000, 120_000)
 
 
 @given(valid_jobs(odd_names=True))
