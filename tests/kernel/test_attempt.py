@@ -1,0 +1,143 @@
+"""The facts of one attempt: which failure counts, who is overdue, who is silent (D2, D4, H9)."""
+
+from itertools import permutations
+
+import pytest
+
+from arkflow_kernel.attempt import Attempt
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError, SourceError
+from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
+from arkflow_kernel.protocol import ChainOutcome, OutcomeKind
+
+A, B, C = (ChainId(name) for name in "abc")
+BROKEN, LOST, REAL = ChannelError("broken"), ActorLostError("lost"), SourceError("real")
+
+
+def _attempt() -> Attempt:
+    return Attempt.of(Generation(1), (A, B, C))
+
+
+def _fail(attempt: Attempt, chain: ChainId, error: ArkflowError) -> bool:
+    return attempt.ended(chain, ChainOutcome(OutcomeKind.FAILED, error))
+
+
+def _give_up(attempt: Attempt) -> None:
+    attempt.given_up = True
+    for _, chain in attempt.alive():
+        chain.kill_at_ms = MonotonicMs(100)
+
+
+def _names(pairs: object) -> list[ChainId]:
+    return [name for name, _ in pairs]  # type: ignore[attr-defined]
+
+
+def test_chains_are_ready_then_connected_then_over() -> None:
+    attempt = _attempt()
+    for count, chain in enumerate((A, B, C), 1):
+        assert not attempt.all_ready
+        attempt.chains[chain].ready = True
+        assert attempt.ready_count == count
+    assert attempt.all_ready
+    for chain in (A, B, C):
+        assert not attempt.all_connected
+        attempt.chains[chain].connected = True
+    assert attempt.all_connected
+    for kind, chain in zip(
+        (OutcomeKind.FINISHED, OutcomeKind.STOPPED, OutcomeKind.CANCELLED), (A, B, C), strict=True
+    ):
+        assert not attempt.over
+        assert not attempt.ended(chain, ChainOutcome(kind))
+    assert attempt.over
+    assert attempt.failure is None
+    assert attempt.kinds() == [OutcomeKind.FINISHED, OutcomeKind.STOPPED, OutcomeKind.CANCELLED]
+
+
+@pytest.mark.parametrize("order", list(permutations([(A, BROKEN), (B, REAL), (C, BROKEN)])))
+def test_the_root_cause_is_found_in_whatever_order_its_consequences_arrive(
+    order: tuple[tuple[ChainId, ArkflowError], ...],
+) -> None:
+    attempt = _attempt()
+    news = []
+    for chain, error in order:
+        news.append(_fail(attempt, chain, error))
+        if news == [True]:
+            _give_up(attempt)
+    assert news == [True, False, False], "an attempt fails once"
+    assert attempt.failure is REAL
+    assert attempt.culprit == B
+    assert attempt.over
+
+
+@pytest.mark.parametrize("error", [LOST, REAL])
+def test_any_failure_takes_the_place_of_a_broken_channel(error: ArkflowError) -> None:
+    attempt = _attempt()
+    _fail(attempt, A, BROKEN)
+    _give_up(attempt)
+    _fail(attempt, B, error)
+    assert (attempt.failure, attempt.culprit) == (error, B)
+    _fail(attempt, C, ActorLostError("another"))
+    assert attempt.failure is error, "and keeps it"
+
+
+def test_the_first_of_two_real_failures_counts() -> None:
+    attempt = _attempt()
+    _fail(attempt, A, REAL)
+    _give_up(attempt)
+    _fail(attempt, B, SourceError("second"))
+    assert (attempt.failure, attempt.culprit) == (REAL, A)
+
+
+@pytest.mark.parametrize("error", [BROKEN, LOST])
+def test_what_follows_from_giving_up_is_no_failure(error: ArkflowError) -> None:
+    attempt = _attempt()
+    _give_up(attempt)
+    assert not _fail(attempt, A, error)
+    assert attempt.failure is None
+    assert attempt.kinds() == [OutcomeKind.CANCELLED]
+
+
+def test_a_real_failure_after_giving_up_is_one() -> None:
+    attempt = _attempt()
+    _give_up(attempt)
+    assert _fail(attempt, A, REAL)
+    assert attempt.failure is REAL
+
+
+def test_a_chain_that_was_killed_fails_with_the_reason_for_the_kill() -> None:
+    attempt = _attempt()
+    why = ActorLostError("did not answer")
+    attempt.chains[A].killed = why
+    assert _fail(attempt, A, LOST)
+    assert attempt.failure is why
+
+
+def test_a_chain_is_overdue_from_its_moment_on_until_it_ends() -> None:
+    attempt = _attempt()
+    attempt.chains[A].kill_at_ms = MonotonicMs(50)
+    attempt.chains[B].kill_at_ms = MonotonicMs(60)
+    assert attempt.deadline_ms() == 50
+    assert _names(attempt.overdue(MonotonicMs(49))) == []
+    assert _names(attempt.overdue(MonotonicMs(50))) == [A]
+    assert _names(attempt.overdue(MonotonicMs(60))) == [A, B]
+    attempt.ended(A, ChainOutcome(OutcomeKind.CANCELLED))
+    assert _names(attempt.overdue(MonotonicMs(60))) == [B]
+    assert attempt.deadline_ms() == 60
+
+
+def test_a_chain_is_silent_ten_seconds_after_it_was_heard_of_last_and_only_until_its_kill() -> None:
+    attempt = _attempt()
+    limit = HEARTBEAT_TIMEOUT_MS
+    assert attempt.deadline_ms() is None
+    assert _names(attempt.silent(MonotonicMs(10 * limit))) == [], "nobody was to be heard of yet"
+    attempt.chains[A].heard_ms = MonotonicMs(5)
+    attempt.chains[B].heard_ms = MonotonicMs(0)
+    assert attempt.deadline_ms() == limit
+    assert _names(attempt.silent(MonotonicMs(limit - 1))) == []
+    assert _names(attempt.silent(MonotonicMs(limit))) == [B]
+    attempt.chains[B].killed = LOST
+    assert _names(attempt.silent(MonotonicMs(limit + 5))) == [A]
+    assert attempt.deadline_ms() == limit + 5
+    attempt.ended(A, ChainOutcome(OutcomeKind.FINISHED))
+    assert _names(attempt.silent(MonotonicMs(limit + 5))) == []
+    assert attempt.deadline_ms() is None
