@@ -119,3 +119,22 @@ def test_explain_tells_of_every_job(cli: Any, good_file: Path) -> None:
         told = json.loads(cli("explain", good_file, *answer).out)
         assert [job["job"] for job in told["jobs"]] == ["numbers", "silent"]
         assert told["jobs"][0]["mode"] == "ack"
+
+
+@pytest.mark.parametrize(
+    ("form", "first"), [("mermaid", "flowchart LR"), ("dot", "digraph jobs {")]
+)
+def test_explain_draws_every_job_in_one_diagram(
+    cli: Any, good_file: Path, form: str, first: str
+) -> None:
+    ran = cli("explain", good_file, "--format", form)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[0] == first
+    assert "job numbers, ack mode" in ran.out
+    assert "job silent, ack mode" in ran.out
+
+
+def test_a_diagram_is_not_json(cli: Any, good_file: Path) -> None:
+    ran = cli("explain", good_file, "--json", "--format", "dot")
+    assert ran.code == 2
+    assert "--json and --format dot exclude each other" in ran.err
