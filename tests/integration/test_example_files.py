@@ -75,3 +75,16 @@ def test_parquet_parts_hold_every_good_order(folder: pathlib.Path) -> None:
     parts = sorted((folder / "out" / "orders").glob("part-*.parquet"))
     assert [pq.read_metadata(part).num_rows for part in parts] == [6_000, 6_000, 6_000, 1_996]
     assert len({pq.read_schema(part).to_string() for part in parts}) == 1
+
+
+def test_the_partitioned_job_numbers_the_large_orders_of_each_country(
+    folder: pathlib.Path,
+) -> None:
+    places: dict[object, list[object]] = {}
+    for row in run(folder, "job_partitioned"):
+        assert isinstance(row["total"], int | float)
+        assert row["total"] > 800
+        places.setdefault(row["country"], []).append(row["place"])
+    assert sum(len(of_one) for of_one in places.values()) == 262
+    assert len(places) == 6
+    assert all(of_one == list(range(1, len(of_one) + 1)) for of_one in places.values())
