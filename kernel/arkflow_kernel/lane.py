@@ -3,13 +3,14 @@
 Not a machine: it calls user code and may block. It knows no threads either; a driver calls it from
 one thread, or from `workers` of them for a chain that keeps nothing across batches (T2).
 
-Invariant (S2): the output of a `RunItem` leaves only after all operators have returned. If one
-fails, the batch goes to the error output as it entered the chain, and nothing else of it leaves;
-without an error output the item fails.
+Invariant (S2): the output of a `RunItem` leaves only after all operators have returned and all of
+it has been routed. If one fails, or a row finds no way (`outlet.py`), the batch goes to the error
+output as it entered the chain, and nothing else of it leaves; without an error output the item
+fails.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -22,8 +23,9 @@ from arkflow_kernel.errors import (
     ProcessingError,
 )
 from arkflow_kernel.ids import MonotonicMs, OperatorId, OutputId, RequestToken
-from arkflow_kernel.limits import SLICE_BYTES_MAX, SLICE_ROWS_MAX
 from arkflow_kernel.metrics import OperatorCounts
+from arkflow_kernel.outlet import ChainOutlets
+from arkflow_kernel.pieces import next_slice
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Operator, OperatorResult
 from arkflow_kernel.protocol import (
@@ -69,12 +71,13 @@ class ChainLane:
         self._plan = plan
         self._operators = tuple(operators)
         self._now_ms = now_ms
-        self._left: dict[RequestToken, deque[tuple[OutputId, pa.RecordBatch]]] = {}
+        self._outlets = ChainOutlets(plan)
+        self._left: dict[RequestToken, deque[Piece]] = {}
         self._calls: dict[RequestToken, _Call] = {}
 
     def run(self, item: LaneItem) -> LaneAnswer:
         """Work an item off; the first slice of its results. Raises `ArkflowError`."""
-        work = _Work(self._plan, item.token)
+        work = _Work(self._plan, self._outlets, item.token)
         try:
             match item:
                 case RunItem():
@@ -83,10 +86,7 @@ class ChainLane:
                     self._finish(work)
         finally:
             self._calls.pop(item.token, None)
-        pieces: deque[tuple[OutputId, pa.RecordBatch]] = deque()
-        for output, batch in work.outputs:
-            pieces.extend((output, piece) for piece in pieces_of(batch))
-        return self._answer(item.token, pieces, tuple(work.counts.values()))
+        return self._answer(item.token, deque(work.pieces), tuple(work.counts.values()))
 
     def next_slice(self, token: RequestToken) -> LaneAnswer:
         """The next slice of an item whose last answer said `more`."""
@@ -106,7 +106,7 @@ class ChainLane:
         work.error(item.bad, item.origin)
         if item.batch.num_rows == 0:
             return
-        kept = len(work.outputs)
+        kept = len(work.pieces)
         try:
             for batch in self._through(item.batch, 0, item.origin, work):
                 work.emit(batch)
@@ -128,7 +128,7 @@ class ChainLane:
 
     def _finish_batch(self, batch: pa.RecordBatch, start: int, work: "_Work") -> None:
         """What an operator behind fails on goes to the error output; the item goes on (S2)."""
-        kept = len(work.outputs)
+        kept = len(work.pieces)
         try:
             for out in self._through(batch, start, NOWHERE, work):
                 work.emit(out)
@@ -169,22 +169,13 @@ class ChainLane:
     def _answer(
         self,
         token: RequestToken,
-        pieces: deque[tuple[OutputId, pa.RecordBatch]],
+        pieces: deque[Piece],
         counts: tuple[OperatorCounts, ...],
     ) -> LaneAnswer:
-        leaving: list[Piece] = []
-        rows = size = 0
-        while pieces:
-            output, batch = pieces[0]
-            own = _size_of(batch)
-            rows, size = rows + batch.num_rows, size + own
-            if leaving and (rows > SLICE_ROWS_MAX or size > SLICE_BYTES_MAX):
-                break
-            pieces.popleft()
-            leaving.append(Piece(output, batch, own))
+        slice_ = LaneSlice(next_slice(pieces))
         if pieces:
             self._left[token] = pieces
-        return LaneAnswer(LaneSlice(tuple(leaving)), bool(pieces), counts)
+        return LaneAnswer(slice_, bool(pieces), counts)
 
 
 class _Timed:
@@ -207,16 +198,18 @@ class _Timed:
 class _Work:
     """Results and counts of one item while it runs."""
 
-    def __init__(self, plan: ChainPlan, token: RequestToken) -> None:
+    def __init__(self, plan: ChainPlan, outlets: ChainOutlets, token: RequestToken) -> None:
         self.plan = plan
+        self.outlets = outlets
         self.token = token
-        self.outputs: list[tuple[OutputId, pa.RecordBatch]] = []
+        self.pieces: list[Piece] = []
         self.counts: dict[OperatorId, OperatorCounts] = {}
 
     def emit(self, batch: pa.RecordBatch) -> None:
-        """Rows that passed all operators."""
+        """Rows that passed all operators. Raises `ProcessingError` if a row finds no way."""
         if batch.num_rows:
-            self.outputs += [(output, batch) for output in self.plan.outputs]
+            for output in self.plan.outputs:
+                self._leave(output, batch)
 
     def error(self, bad: pa.RecordBatch | None, origin: Origin = NOWHERE) -> None:
         """Bad rows; without an error output the first of them fails the item."""
@@ -224,13 +217,16 @@ class _Work:
             return
         if self.plan.error_output is None:
             raise bad_row_error(bad, origin)
-        self.outputs.append((self.plan.error_output, bad))
+        self._leave(self.plan.error_output, bad)
 
     def failed(self, kept: int, batch: pa.RecordBatch) -> None:
-        """An operator failed: of all outputs but the first `kept`, the batch alone leaves."""
+        """An operator failed: of all pieces but the first `kept`, the batch alone leaves."""
         assert self.plan.error_output is not None
-        del self.outputs[kept:]
-        self.outputs.append((self.plan.error_output, batch))
+        del self.pieces[kept:]
+        self._leave(self.plan.error_output, batch)
+
+    def _leave(self, output: OutputId, batch: pa.RecordBatch) -> None:
+        self.pieces += self.outlets.pieces(output, batch)
 
     def counted(self, index: int, rows_in: int, result: OperatorResult) -> None:
         """Book one call (T6)."""
@@ -306,47 +302,6 @@ class LaneSchedule:
             self._partial.discard(token)
 
 
-def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch into pieces that fit a slice, by rows and bytes; no copy.
-
-    A piece is above `SLICE_BYTES_MAX` only if it is one row, or if its bytes do not come from its
-    rows (a shared dictionary) and cutting would not help.
-    """
-    rows = SLICE_ROWS_MAX
-    size = _size_of(batch)
-    if size > SLICE_BYTES_MAX:
-        rows = max(1, min(rows, batch.num_rows * SLICE_BYTES_MAX // size))
-    if batch.num_rows <= rows:
-        yield batch
-        return
-    for start in range(0, batch.num_rows, rows):
-        yield from _halves(batch.slice(start, rows))
-
-
-def _size_of(batch: pa.RecordBatch) -> int:
-    """Bytes of a batch; where its whole buffers are within a slice, theirs will do.
-
-    The exact size walks over the columns and gives up the interpreter's lock meanwhile, which
-    costs more than the walk when other lanes are waiting for it.
-    """
-    whole = batch.get_total_buffer_size()
-    return whole if whole <= SLICE_BYTES_MAX else batch.nbytes
-
-
-def _halves(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Rows differ in size: what the average row size left too large is halved."""
-    size, rows = piece.nbytes, piece.num_rows
-    if size <= SLICE_BYTES_MAX or rows == 1:
-        yield piece
-        return
-    first, second = piece.slice(0, rows // 2), piece.slice(rows // 2)
-    if first.nbytes + second.nbytes > size * 3 // 2:
-        yield piece
-        return
-    yield from _halves(first)
-    yield from _halves(second)
-
-
 def _failed(batch: pa.RecordBatch, error: ProcessingError, origin: Origin) -> pa.RecordBatch:
     return failed_batch(batch, error=error.cause, operator=error.operator, origin=origin)
 
@@ -378,4 +333,4 @@ def _located(error: ProcessingError, origin: Origin) -> ProcessingError:
     )
 
 
-__all__ = ["ChainLane", "LaneAnswer", "LaneSchedule", "pieces_of"]
+__all__ = ["ChainLane", "LaneAnswer", "LaneSchedule"]

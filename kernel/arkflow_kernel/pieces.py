@@ -1,5 +1,6 @@
-"""Batches cut to the size of a slice, before they leave the lane (T1c, E3)."""
+"""Batches cut to the size of a slice, and the slices in which they leave the lane (T1c, E3)."""
 
+from collections import deque
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -42,6 +43,18 @@ def cut(output: OutputId, batch: pa.RecordBatch, size_bytes: int) -> Iterator[Pi
             yield Piece(output, piece, piece.nbytes)
 
 
+def next_slice(pieces: deque[Piece]) -> tuple[Piece, ...]:
+    """Take the pieces of the next slice from the front (T1c); at least one, if there are any."""
+    taken: list[Piece] = []
+    rows = size = 0
+    while pieces:
+        rows, size = rows + pieces[0].batch.num_rows, size + pieces[0].size_bytes
+        if taken and (rows > SLICE_ROWS_MAX or size > SLICE_BYTES_MAX):
+            break
+        taken.append(pieces.popleft())
+    return tuple(taken)
+
+
 def size_of(batch: pa.RecordBatch) -> int:
     """Bytes of a batch; where its whole buffers are within a slice, theirs will do.
 
@@ -66,4 +79,4 @@ def _halves(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     yield from _halves(second)
 
 
-__all__ = ["cut", "pieces_of", "size_of"]
+__all__ = ["cut", "next_slice", "pieces_of", "size_of"]

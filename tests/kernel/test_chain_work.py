@@ -114,7 +114,7 @@ def test_a_roll_reaches_the_sink() -> None:
 
 
 def test_later_slices_are_answered_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("arkflow_kernel.lane.SLICE_ROWS_MAX", 1)
+    monkeypatch.setattr("arkflow_kernel.pieces.SLICE_ROWS_MAX", 1)
     parts = Parts()
     parts.work.open()
     first = parts.work.perform(Submit(RunItem(T, BATCH)))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arkflow_kernel import lane as lane_module
+from arkflow_kernel import pieces as pieces_module
 from arkflow_kernel.bad_rows import BAD_ROW_SCHEMA, NOWHERE, Origin
 from arkflow_kernel.errors import (
     BadRowError,
@@ -14,8 +14,9 @@ from arkflow_kernel.errors import (
     ResourceError,
 )
 from arkflow_kernel.ids import MonotonicMs, RequestToken
-from arkflow_kernel.lane import ChainLane, LaneAnswer, LaneSchedule, pieces_of
+from arkflow_kernel.lane import ChainLane, LaneAnswer, LaneSchedule
 from arkflow_kernel.limits import MIB, SLICE_BYTES_MAX, SLICE_ROWS_MAX
+from arkflow_kernel.pieces import pieces_of
 from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.protocol import FinishItem, NextSlice, RunItem, Submit
 from arkflow_kernel.testing.components import ScriptedOperator, bad_rows, rows_batch, rows_of
@@ -193,7 +194,7 @@ def test_slices_lose_nothing_keep_order_and_their_bound(
         ScriptedOperator(drops=lambda _s, n: n % drop == 1),
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lane_module, "SLICE_ROWS_MAX", most)
+        patch.setattr(pieces_module, "SLICE_ROWS_MAX", most)
         answer = _run(lane, rows)
         assert all(counts.conserved() for counts in answer.counts)
         slices = [answer]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from arkflow_kernel import lane
+from arkflow_kernel import pieces
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ProtocolError
 from arkflow_kernel.ids import ChainId, Generation
@@ -173,12 +173,12 @@ class Simulation:
 
 @contextmanager
 def _small_slices() -> Iterator[None]:
-    known = vars(lane)["SLICE_ROWS_MAX"]
+    known = vars(pieces)["SLICE_ROWS_MAX"]
     try:
-        vars(lane)["SLICE_ROWS_MAX"] = SLICE_ROWS
+        vars(pieces)["SLICE_ROWS_MAX"] = SLICE_ROWS
         yield
     finally:
-        vars(lane)["SLICE_ROWS_MAX"] = known
+        vars(pieces)["SLICE_ROWS_MAX"] = known
 
 
 __all__ = ["STEPS_MIN", "Machines", "Report", "Simulation", "SimulationError"]
