@@ -1,6 +1,6 @@
 """A `JobCoordinator` driven by hand: answers come when a test says so, requests are remembered.
 
-Every event is followed by `validate()`; nothing may follow the end of the job.
+Every event is followed by `validate()` and goes into a transcript; nothing may follow the end.
 """
 
 from arkflow_kernel.coordinator import JobCoordinator
@@ -30,17 +30,20 @@ from arkflow_kernel.protocol import (
     Transition,
 )
 from arkflow_kernel.testing.plans import chain_plan, job_plan
+from arkflow_kernel.testing.transcript import Transcript
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 G1 = Generation(1)
 
 
 class HandDrivenJob:
-    """A job of unrelated chains with these names, or of `graph`; the teardown takes 100 ms."""
+    """A job of unrelated chains with these names, or of `graph`."""
 
-    def __init__(self, *names: str, graph: ExecutionGraph | None = None) -> None:
+    def __init__(
+        self, *names: str, graph: ExecutionGraph | None = None, teardown_ms: int = 100
+    ) -> None:
         planned = job_plan(*(chain_plan(name) for name in names)) if graph is None else graph
-        self.machine = JobCoordinator(planned, G1, teardown_timeout_ms=100)
+        self.machine = JobCoordinator(planned, G1, teardown_timeout_ms=teardown_ms)
         self.clock = VirtualClock()
         self.generation = G1
         self.deployed: set[ChainId] = set()
@@ -51,11 +54,13 @@ class HandDrivenJob:
         self.heard: dict[ChainId, ControlState] = {}
         self.end: EndJob | None = None
         self.ends = 0
+        self.log = Transcript()
         self._transitions: dict[int, Transition] = {}
 
     def take(self, event: CoordinatorEvent) -> None:
         """Hand an event over, remember what was ordered, and check the invariants."""
-        for command in self.machine.handle(event):
+        commands = self.machine.handle(event)
+        for command in commands:
             assert self.end is None, "nothing follows the end"
             match command:
                 case DeployChain():
@@ -73,6 +78,7 @@ class HandDrivenJob:
                     self.ends += 1
         self._transitions |= {each.number: each for each in self.machine.transitions}
         self.machine.validate()
+        self.log.took(event, list(commands), self.machine.status().state.value)
 
     def _deploy(self, command: DeployChain) -> None:
         if command.generation != self.generation:

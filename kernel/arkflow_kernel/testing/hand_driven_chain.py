@@ -1,0 +1,154 @@
+"""A `ChainTask` driven by hand: answers come when a test says so, a transcript tells all of it.
+
+Every event is followed by `validate()`. What the chain emits and grants is kept for the test, which
+carries it to the peer when it likes.
+"""
+
+from collections import deque
+
+from arkflow_kernel.envelope import Data, Envelope
+from arkflow_kernel.errors import ArkflowError, SinkError
+from arkflow_kernel.ids import (
+    ChannelId,
+    Generation,
+    MonotonicMs,
+    OutputId,
+    RequestToken,
+    Sequence,
+    SplitId,
+)
+from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.ports import ReadResult, SourceBatch, SplitPosition, WriteReceipt
+from arkflow_kernel.protocol import (
+    ChainEvent,
+    ChannelBroken,
+    Control,
+    ControlState,
+    CreditGranted,
+    Deliver,
+    Desired,
+    Emit,
+    EndChain,
+    GrantCredit,
+    ItemDone,
+    LaneSlice,
+    Piece,
+    RequestFailed,
+    SourceCommitted,
+    SourceRead,
+    Tick,
+    WriteDone,
+)
+from arkflow_kernel.task import ChainTask
+from arkflow_kernel.testing.components import rows_batch
+from arkflow_kernel.testing.transcript import Transcript
+from arkflow_kernel.testing.virtual_clock import VirtualClock
+
+G1 = Generation(1)
+
+
+class HandDrivenChain:
+    """One chain. `log` and `clock` may be shared by the chains of one scenario."""
+
+    def __init__(
+        self,
+        plan: ChainPlan,
+        *,
+        commits: bool = False,
+        restored: tuple[SplitPosition, ...] = (),
+        log: Transcript | None = None,
+        clock: VirtualClock | None = None,
+    ) -> None:
+        self._name = "" if log is None else f"{plan.chain} "
+        self.task = ChainTask(plan, G1, commits=commits, restored=restored)
+        self.log = Transcript() if log is None else log
+        self.clock = VirtualClock() if clock is None else clock
+        self.emitted: deque[tuple[ChannelId, Envelope]] = deque()
+        self.granted: deque[GrantCredit] = deque()
+        self.end: EndChain | None = None
+        self._row = 0
+
+    def note(self, text: str) -> None:
+        """A heading in the transcript."""
+        self.log.note(text)
+
+    def take(self, event: ChainEvent) -> None:
+        """Hand an event over."""
+        commands = self.task.handle(event)
+        self.task.validate()
+        for command in commands:
+            assert self.end is None, "nothing follows the end"
+            match command:
+                case Emit():
+                    self.emitted.append((command.channel, command.envelope))
+                case GrantCredit():
+                    self.granted.append(command)
+                case EndChain():
+                    self.end = command
+        self.log.took(event, list(commands), f"{self._name}{self.task.phase.value}")
+
+    # --- control and time ----------------------------------------------------------------------
+
+    def control(self, desired: Desired = Desired.RUN, generation: Generation = G1) -> None:
+        """The coordinator's state."""
+        self.take(Control(self.clock.moment(), ControlState(generation, desired)))
+
+    def tick(self, by_ms: int) -> None:
+        """Time passes."""
+        self.take(Tick(self.clock.advance(by_ms)))
+
+    # --- answers -------------------------------------------------------------------------------
+
+    def read(self, token: int, rows: int | ReadResult, *, ends: bool = False) -> None:
+        """The source answers: so many rows of split `a`, or something else."""
+        result = rows if not isinstance(rows, int) else self._batch(rows, ends)
+        self.take(SourceRead(self.clock.moment(), RequestToken(token), result))
+
+    def _batch(self, rows: int, ends: bool) -> SourceBatch:
+        self._row += rows
+        batch = rows_batch("a", range(rows))
+        return SourceBatch(SplitId("a"), batch, {"row": self._row}, split_ended=ends)
+
+    def done(self, token: int, *rows: int, more: bool = False, output: str = "sink") -> None:
+        """The lane answers: batches of so many rows for one output, 10 bytes a row."""
+        pieces = (Piece(OutputId(output), rows_batch("a", range(n)), 10 * n) for n in rows)
+        slice_ = LaneSlice(tuple(pieces))
+        self.take(ItemDone(self.clock.moment(), RequestToken(token), slice_, more))
+
+    def wrote(self, token: int, upto: int, roll_at: int | None = None) -> None:
+        """A sink answers."""
+        roll = None if roll_at is None else MonotonicMs(roll_at)
+        receipt = WriteReceipt(Sequence(upto), roll)
+        self.take(WriteDone(self.clock.moment(), RequestToken(token), receipt))
+
+    def committed(self, token: int) -> None:
+        """The source was told."""
+        self.take(SourceCommitted(self.clock.moment(), RequestToken(token)))
+
+    def failed(self, token: int, message: str) -> None:
+        """Some request failed."""
+        error = SinkError(message)
+        self.take(RequestFailed(self.clock.moment(), RequestToken(token), error))
+
+    # --- channels ------------------------------------------------------------------------------
+
+    def deliver(self, sender: "HandDrivenChain") -> None:
+        """The next envelope that the sender emitted arrives and is taken, in one piece."""
+        channel, envelope = sender.emitted.popleft()
+        assert self.task.takes(channel)
+        whole = envelope.joined() if isinstance(envelope, Data) else envelope
+        self.take(Deliver(self.clock.moment(), channel, whole))
+
+    def credit(self, receiver: "HandDrivenChain") -> None:
+        """The receiver's newest word arrives; those before it are lost, which harms nobody."""
+        newest = receiver.granted.pop()
+        receiver.granted.clear()
+        at = self.clock.moment()
+        self.take(CreditGranted(at, newest.channel, newest.taken_upto, newest.settled_upto))
+
+    def broken(self, error: ArkflowError) -> None:
+        """A channel broke."""
+        self.take(ChannelBroken(self.clock.moment(), error))
+
+
+__all__ = ["G1", "HandDrivenChain"]

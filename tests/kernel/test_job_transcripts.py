@@ -1,0 +1,150 @@
+"""Golden transcripts of the machine of a job, over one attempt and over several.
+
+`ARKFLOW_REWRITE=1 pytest tests/kernel/test_job_transcripts.py` writes them anew; read the diff.
+"""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arkflow_kernel.errors import SourceError
+from arkflow_kernel.ids import ChainId, RequestToken
+from arkflow_kernel.protocol import ChainReady, OutcomeKind
+from arkflow_kernel.testing.hand_driven_job import G1, HandDrivenJob
+from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
+
+FOLDER = Path(__file__).parent / "transcripts"
+
+
+def _job(*chains: str) -> HandDrivenJob:
+    return HandDrivenJob(*chains, teardown_ms=10_000)
+
+
+def job_run_and_stop() -> str:
+    job = _job("left", "right")
+    job.begin()
+    job.log.note("channels open when all are ready, sources start when all are connected")
+    job.ready("right")
+    job.report("right")
+    job.ready("left")
+    job.connected("left")
+    job.report("left")
+    job.connected("right")
+    job.report("left")
+    job.ask("stop")
+    job.ask("stop")
+    job.ended("left", OutcomeKind.STOPPED)
+    job.ended("right", OutcomeKind.STOPPED)
+    job.log.note("nothing follows the end")
+    job.ask("cancel")
+    return job.log.text()
+
+
+def job_one_chain_fails() -> str:
+    job = _job("left", "right")
+    job.begin()
+    job.ready("left")
+    job.ready("right")
+    job.log.note("the first deployment is not repeated: whoever started the job reads the error")
+    error = SourceError("'source' failed to read: OSError: gone")
+    job.ended("left", OutcomeKind.FAILED, error)
+    job.ended("right", OutcomeKind.CANCELLED)
+    job.log.note("its process goes away afterwards: that is no second end")
+    job.lost("right")
+    return job.log.text()
+
+
+def job_kill_after_teardown_timeout() -> str:
+    job = _job("left", "right")
+    job.begin()
+    job.ready("left")
+    job.log.note("cancelled while one chain is still being deployed")
+    job.ask("cancel")
+    job.ready("right")
+    job.ended("left", OutcomeKind.CANCELLED)
+    job.tick(9_999)
+    job.tick(1)
+    job.lost("right")
+    return job.log.text()
+
+
+def job_stop_while_deploying() -> str:
+    job = _job("only")
+    job.begin()
+    job.ask("stop")
+    job.ready("only")
+    job.connected("only")
+    job.ended("only", OutcomeKind.STOPPED)
+    return job.log.text()
+
+
+def job_lost_chain_and_restart() -> str:
+    channel = channel_plan("edge", "left", "right")
+    left = chain_plan("left", sinks=(), channels=(channel,))
+    graph = job_plan(left, chain_plan("right", inputs=(channel,)))
+    job = HandDrivenJob(graph=graph, teardown_ms=10_000)
+    job.run()
+    job.report("left", 40)
+    job.report("right")
+    job.log.note("the process of 'right' dies; its peer sees the connection break")
+    job.broken("left")
+    job.tick(5)
+    job.lost("right")
+    job.log.note("words of the first attempt change nothing in the second")
+    job.take(ChainReady(job.clock.moment(), RequestToken(1), ChainId("left")))
+    job.report("left", 99, generation=G1)
+    job.answer_all()
+    job.log.note("the second failure in a row waits a second")
+    job.lost("right")
+    job.ended("left", OutcomeKind.CANCELLED, row=60)
+    job.tick(999)
+    job.tick(1)
+    job.answer_all()
+    job.ended("left", row=80)
+    job.ended("right")
+    job.log.note("why the job was where it was")
+    for transition in job.all_transitions():
+        job.log.note(f"{transition.number} {transition.after.value}: {transition.cause}")
+    return job.log.text()
+
+
+def job_silent_chain() -> str:
+    job = _job("left", "right")
+    job.run()
+    job.tick(9_000)
+    job.report("left", 7)
+    job.tick(1_000)
+    job.log.note("it was not heard of for ten seconds: it hangs")
+    job.lost("right")
+    job.ended("left", OutcomeKind.CANCELLED, row=9)
+    job.answer_all()
+    return job.log.text()
+
+
+SCENARIOS: list[Callable[[], str]] = [
+    job_run_and_stop,
+    job_one_chain_fails,
+    job_kill_after_teardown_timeout,
+    job_stop_while_deploying,
+    job_lost_chain_and_restart,
+    job_silent_chain,
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_a_scenario_reads_as_its_transcript(
+    scenario: Callable[[], str], golden: Callable[[str, str], None]
+) -> None:
+    golden(scenario.__name__, scenario())
+
+
+def test_every_transcript_has_its_scenario() -> None:
+    scenarios: set[str] = set()
+    for path in Path(__file__).parent.glob("test_*transcripts.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "SCENARIOS":
+                assert isinstance(node.value, ast.List)
+                scenarios |= {ast.unparse(name) for name in node.value.elts}
+    assert {path.stem for path in FOLDER.glob("*.txt")} == scenarios
