@@ -40,7 +40,7 @@ jobs:
           batch_rows: {batch_rows}
         time: {{mode: processing_time}}
     sinks:
-      - {{operator_id: out, output_type: file, config: {{path: "{out}/"}}, codec: json}}
+      - {{operator_id: out, output_type: file, config: {{path: "{out}", format: json}}}}
 """
 SQL = "config: {type: sql, query: 'select k, n, n * 10 as m from flow'}"
 
