@@ -11,6 +11,8 @@ class OperatorCounts:
 
     Conservation (T6): `rows_in + expanded == rows_out + filtered + errors + late + absorbed`.
     `expanded` counts rows that came out beyond those that went in (a join, an `unnest`).
+    `state_keys` and `state_bytes` are what the operator's keyed state grew by; of all items
+    together, what it holds (R4).
     """
 
     operator: OperatorId
@@ -21,6 +23,8 @@ class OperatorCounts:
     late: int = 0
     absorbed: int = 0
     expanded: int = 0
+    state_keys: int = 0
+    state_bytes: int = 0
 
     def plus(self, other: "OperatorCounts") -> "OperatorCounts":
         """Sum of both; `other` must be of the same operator."""
@@ -34,6 +38,8 @@ class OperatorCounts:
             self.late + other.late,
             self.absorbed + other.absorbed,
             self.expanded + other.expanded,
+            self.state_keys + other.state_keys,
+            self.state_bytes + other.state_bytes,
         )
 
     def conserved(self) -> bool:

@@ -2,15 +2,18 @@
 
 `CommitOnAck` is the chain's journal. A driver's lane opens a transaction per item; it is committed
 when the operators have returned and their outputs are queued in order, and discarded if the item
-fails (S2). Inside an item `mark` and `roll_back` take back the part that failed.
+fails (S2). A part of an item that fails alone, and whose rows go to the error output, is taken
+back alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from arkflow_kernel.errors import ProcessingError, ProtocolError
 from arkflow_kernel.ids import WallMs
 from arkflow_kernel.limits import STAGED_BYTES_MAX
+from arkflow_kernel.metrics import OperatorCounts
 from arkflow_kernel.state.api import Settling
 
 
@@ -61,15 +64,24 @@ class StateTxn:
             state.settle(self.wall_ms)
 
 
-_START = Mark(0, 0)
-
-
 class CommitOnAck:
-    """The journal of a chain: at most one transaction is open (S2)."""
+    """The journal of a chain: at most one transaction is open (S2).
 
-    def __init__(self) -> None:
+    `clock` gives the wall clock. A chain without keyed state has a journal too; its items may
+    overlap (T2), so it opens nothing.
+    """
+
+    def __init__(self, clock: Callable[[], WallMs]) -> None:
+        self._clock = clock
         self._open: StateTxn | None = None
         self._wall_ms = WallMs(0)
+        self._states: list[Settling] = []
+        self._told: list[tuple[int, int]] = []
+
+    def joined(self, state: Settling) -> None:
+        """A state of the chain, once it is made; before the first item."""
+        self._states.append(state)
+        self._told.append((0, 0))
 
     @property
     def wall_ms(self) -> WallMs:
@@ -80,23 +92,49 @@ class CommitOnAck:
         """Take note of a write of the item at work."""
         self._txn().stage(state, size_bytes, undo)
 
-    def begin(self, wall_ms: WallMs) -> StateTxn:
-        """Open a transaction. A wall clock that was set back stands still until it catches up."""
+    @contextmanager
+    def item(self) -> Iterator[None]:
+        """A lane item: what it stages is applied at the end, or discarded if it raises.
+
+        A wall clock that was set back stands still until it catches up (S7).
+        """
+        if not self._states:
+            yield
+            return
         if self._open is not None:
             raise ProtocolError("a lane item began while the state of another was open")
-        self._wall_ms = max(self._wall_ms, wall_ms)
+        self._wall_ms = max(self._wall_ms, self._clock())
         self._open = StateTxn(self._wall_ms)
-        return self._open
+        try:
+            with self.part():
+                yield
+            self._open.settle()
+        finally:
+            self._open = None
 
-    def commit(self) -> None:
-        """The item is acknowledged: what it staged is the state now."""
-        self._txn().settle()
-        self._open = None
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """A part of the item at work: what it stages is taken back if it raises."""
+        if not self._states:
+            yield
+            return
+        txn = self._txn()
+        mark = txn.mark()
+        try:
+            yield
+        except BaseException:  # whatever ends the part: nothing of it may stay
+            txn.roll_back(mark)
+            raise
 
-    def discard(self) -> None:
-        """The item failed: nothing that it staged stays."""
-        self._txn().roll_back(_START)
-        self._open = None
+    def growth(self) -> list[OperatorCounts]:
+        """How many keys and bytes each state holds more than at the last call (R4)."""
+        counts = []
+        for number, state in enumerate(self._states):
+            keys, size = self._told[number]
+            self._told[number] = (state.live_keys, state.live_bytes)
+            grown = (state.live_keys - keys, state.live_bytes - size)
+            counts.append(OperatorCounts(state.operator, state_keys=grown[0], state_bytes=grown[1]))
+        return counts
 
     def _txn(self) -> StateTxn:
         if self._open is None:

@@ -106,6 +106,16 @@ class Settling(Protocol):
         """Whose state it is."""
         ...
 
+    @property
+    def live_keys(self) -> int:
+        """Entries that it holds."""
+        ...
+
+    @property
+    def live_bytes(self) -> int:
+        """Encoded bytes of their keys and values (S4)."""
+        ...
+
     def settle(self, wall_ms: WallMs) -> None:
         """The transaction is applied: nothing of it will be undone."""
         ...

@@ -15,10 +15,17 @@ else:
     AnyArray: TypeAlias = pa.Array  # has no parameter outside of its stubs
 
 
+_VIEWS: dict[Any, pa.DataType] = {
+    pa.string_view(): pa.large_string(),
+    pa.binary_view(): pa.large_binary(),
+}
+
+
 def taken(values: AnyArray, rows: "npt.NDArray[np.int64] | pa.Array[Any]") -> AnyArray:
-    """The values of these rows."""
+    """The values of these rows; those of a view are not one any more (it cannot be taken from)."""
     index: Any = rows if isinstance(rows, pa.Array) else pa.array(rows)
-    return values.take(index)
+    plain = _VIEWS.get(values.type)
+    return values.take(index) if plain is None else values.cast(plain).take(index)
 
 
 def raw(buffer: pa.Buffer | None, item: type[Item]) -> npt.NDArray[Item]:

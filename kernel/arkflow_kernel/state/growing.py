@@ -39,11 +39,12 @@ class Growing(Generic[Item]):
         self.room[self.size : self.size + len(items)] = items
         self.size += len(items)
 
-    def extend_to(self, size: int, fill: Any = 0) -> None:
-        """Add items of one value until there are `size`."""
+    def extend_to(self, size: int, fill: Any = None) -> None:
+        """Add items of one value until there are `size`; without one they may be anything."""
         if size > self.size:
             self.reserve(size)
-            self.room[self.size : size] = fill
+            if fill is not None:
+                self.room[self.size : size] = fill
             self.size = size
 
     def truncate(self, size: int) -> None:

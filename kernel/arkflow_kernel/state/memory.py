@@ -194,7 +194,7 @@ class MemoryState:
         self._values.resize(slots)
         self._groups.truncate(slots)
         self._key_sizes.truncate(slots)
-        self._live.extend_to(slots)
+        self._live.extend_to(slots, False)
         self._live.truncate(slots)
         if self._ttl_ms is not None:
             self._deadlines.extend_to(slots, _NEVER)

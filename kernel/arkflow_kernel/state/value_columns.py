@@ -82,15 +82,20 @@ def value_column(kind: pa.DataType) -> ValueColumn:
         return LogColumn(kind, pa.large_string())
     if is_.is_binary(kind) or is_.is_large_binary(kind) or is_.is_binary_view(kind):
         return LogColumn(kind, pa.large_binary())
-    if is_.is_primitive(kind) or is_.is_decimal(kind) or is_.is_fixed_size_binary(kind):
+    if _is_fixed(kind):
         return FixedColumn(kind)
     raise ComponentError(f"a state of type {kind} is not supported; use one value a state")
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return is_.is_primitive(kind) or is_.is_decimal(kind) or is_.is_fixed_size_binary(kind)
 
 
 def encoded_sizes(values: AnyArray) -> npt.NDArray[np.int64]:
     """Encoded bytes of each value: its width or its length; 0 for a null (S4)."""
     kind = values.type
-    if hasattr(kind, "bit_width") and not pa.types.is_null(kind):
+    if _is_fixed(kind):
         sizes = np.full(len(values), max(1, kind.bit_width // 8), np.int64)
     else:
         sizes = lengths(_large(values))
@@ -166,9 +171,10 @@ class FixedColumn:
 
     def resize(self, slots: int) -> None:
         """Make room for so many slots, or forget those above."""
-        for column in (self.values, self._valid):
-            column.extend_to(slots)
-            column.truncate(slots)
+        self.values.extend_to(slots)
+        self.values.truncate(slots)
+        self._valid.extend_to(slots, False)
+        self._valid.truncate(slots)
 
     def keep(self, slots: Slots) -> None:
         """Only these slots stay, renumbered from 0."""
@@ -245,7 +251,7 @@ class LogColumn:
         """Make room for so many slots, or forget those above."""
         self._rows.extend_to(slots, -1)
         self._rows.truncate(slots)
-        self._sizes.extend_to(slots)
+        self._sizes.extend_to(slots, 0)
         self._sizes.truncate(slots)
 
     def keep(self, slots: Slots) -> None:
