@@ -13,6 +13,7 @@ from typing import Protocol
 from arkflow_kernel.errors import ArkflowError, ComponentError, SinkError, SourceError
 from arkflow_kernel.ids import OutputId, RequestToken
 from arkflow_kernel.lane import ChainLane, LaneAnswer
+from arkflow_kernel.operators.running_count import counted
 from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import (
     Clock,
@@ -41,6 +42,7 @@ from arkflow_kernel.protocol import (
     WriteDone,
 )
 from arkflow_kernel.resource_guard import Resource, ResourceGuard
+from arkflow_kernel.state_journal import CommitOnAck
 
 
 class ComponentFactory(Protocol):
@@ -97,9 +99,18 @@ class ChainWork:
         self._clock = clock
         self._guard = ResourceGuard()
         self._source = None if plan.source is None else components.source(plan.source)
-        self._operators = [components.operator(op, plan.workers) for op in plan.operators]
+        self._journal = CommitOnAck(lambda: clock.moment().wall_ms)
+        self._operators = [self._operator(op, components) for op in plan.operators]
         self._sinks = {sink.output: components.sink(sink) for sink in plan.sinks}
-        self._lane = ChainLane(plan, self._operators, lambda: clock.moment().now_ms)
+        self._lane = ChainLane(plan, self._operators, lambda: clock.moment().now_ms, self._journal)
+
+    def _operator(self, plan: OperatorPlan, components: ComponentFactory) -> Operator:
+        """The component, behind what its keyed state adds."""
+        operator = components.operator(plan, self.plan.workers)
+        if plan.state is None:
+            return operator
+        assert self.plan.workers == 1, "a chain that keeps state has one lane (T2)"
+        return counted(operator, plan.operator, plan.state, self._journal)
 
     @property
     def commits(self) -> bool:

@@ -183,6 +183,7 @@ class _ChainPlanner:
             count_field=spec.config.get(STATE_OUTPUT_KEY, STATE_OUTPUT_DEFAULT),
             max_bytes=None if given is None else given.max_bytes,
             ttl_ms=None if given is None else given.ttl_ms,
+            max_parallelism=self._topology.job.max_parallelism,
         )
 
     def _outputs(self, last: str) -> tuple[OutputId, ...]:

@@ -4,9 +4,9 @@ Not a machine: it calls user code and may block. It knows no threads either; a d
 one thread, or from `workers` of them for a chain that keeps nothing across batches (T2).
 
 Invariant (S2): the output of a `RunItem` leaves only after all operators have returned and all of
-it has been routed. If one fails, or a row finds no way (`outlet.py`), the batch goes to the error
-output as it entered the chain, and nothing else of it leaves; without an error output the item
-fails.
+it has been routed; what the item changed in keyed state is applied then. If one fails, or a row
+finds no way (`outlet.py`), the batch goes to the error output as it entered the chain, nothing else
+of it leaves and nothing of it stays in the state; without an error output the item fails.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ from arkflow_kernel.errors import (
     OperatorTimeoutError,
     ProcessingError,
 )
-from arkflow_kernel.ids import MonotonicMs, OperatorId, OutputId, RequestToken
+from arkflow_kernel.ids import MonotonicMs, OperatorId, OutputId, RequestToken, WallMs
 from arkflow_kernel.metrics import OperatorCounts
 from arkflow_kernel.outlet import ChainOutlets
 from arkflow_kernel.pieces import next_slice
@@ -37,6 +37,7 @@ from arkflow_kernel.protocol import (
     RunItem,
     Submit,
 )
+from arkflow_kernel.state_journal import CommitOnAck
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +67,13 @@ class ChainLane:
         plan: ChainPlan,
         operators: Seq[Operator],
         now_ms: Callable[[], MonotonicMs],
+        journal: CommitOnAck | None = None,
     ) -> None:
         assert len(operators) == len(plan.operators)
         self._plan = plan
         self._operators = tuple(operators)
         self._now_ms = now_ms
+        self._journal = journal or CommitOnAck(lambda: WallMs(0))
         self._outlets = ChainOutlets(plan)
         self._left: dict[RequestToken, deque[Piece]] = {}
         self._calls: dict[RequestToken, _Call] = {}
@@ -79,13 +82,16 @@ class ChainLane:
         """Work an item off; the first slice of its results. Raises `ArkflowError`."""
         work = _Work(self._plan, self._outlets, item.token)
         try:
-            match item:
-                case RunItem():
-                    self._run_batch(item, work)
-                case FinishItem():
-                    self._finish(work)
+            with self._journal.item():
+                match item:
+                    case RunItem():
+                        self._run_batch(item, work)
+                    case FinishItem():
+                        self._finish(work)
         finally:
             self._calls.pop(item.token, None)
+        for growth in self._journal.growth():
+            work.add(growth)
         return self._answer(item.token, deque(work.pieces), tuple(work.counts.values()))
 
     def next_slice(self, token: RequestToken) -> LaneAnswer:
@@ -108,8 +114,9 @@ class ChainLane:
             return
         kept = len(work.pieces)
         try:
-            for batch in self._through(item.batch, 0, item.origin, work):
-                work.emit(batch)
+            with self._journal.part():
+                for batch in self._through(item.batch, 0, item.origin, work):
+                    work.emit(batch)
         except ProcessingError as error:
             located = _located(error, item.origin)
             if self._plan.error_output is None:
@@ -130,8 +137,9 @@ class ChainLane:
         """What an operator behind fails on goes to the error output; the item goes on (S2)."""
         kept = len(work.pieces)
         try:
-            for out in self._through(batch, start, NOWHERE, work):
-                work.emit(out)
+            with self._journal.part():
+                for out in self._through(batch, start, NOWHERE, work):
+                    work.emit(out)
         except ProcessingError as error:
             if self._plan.error_output is None:
                 raise
@@ -247,9 +255,12 @@ class _Work:
         self._add(index, rows_in=rows, errors=rows)
 
     def _add(self, index: int, **counts: int) -> None:
-        operator = self.plan.operators[index].operator
-        known = self.counts.get(operator, OperatorCounts(operator))
-        self.counts[operator] = known.plus(OperatorCounts(operator, **counts))
+        self.add(OperatorCounts(self.plan.operators[index].operator, **counts))
+
+    def add(self, counts: OperatorCounts) -> None:
+        """Add to what is booked for an operator."""
+        known = self.counts.get(counts.operator, OperatorCounts(counts.operator))
+        self.counts[counts.operator] = known.plus(counts)
 
 
 class LaneSchedule:

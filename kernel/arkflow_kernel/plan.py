@@ -79,6 +79,7 @@ class StatePlan:
     count_field: str | None = None
     max_bytes: int | None = None
     ttl_ms: int | None = None
+    max_parallelism: int = MAX_PARALLELISM_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)

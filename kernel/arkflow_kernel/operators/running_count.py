@@ -3,10 +3,13 @@
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import Origin
+from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.plan import StatePlan
 from arkflow_kernel.ports import Operator, OperatorResult
-from arkflow_kernel.state.api import KeyedState
+from arkflow_kernel.state.api import KeyedState, StateAddress
 from arkflow_kernel.state.arrow_numpy import AnyArray
+from arkflow_kernel.state.memory import MemoryState
+from arkflow_kernel.state_journal import CommitOnAck
 
 COUNT_STATE = "count"
 """Name of the state that holds the counts."""
@@ -53,4 +56,21 @@ class RunningCount:
         self._inner.close()
 
 
-__all__ = ["COUNT_STATE", "COUNT_TYPE", "RunningCount"]
+def counted(
+    inner: Operator, operator: OperatorId, plan: StatePlan, journal: CommitOnAck
+) -> RunningCount:
+    """The operator behind its running count, with a state of its own in the chain's journal."""
+    state = MemoryState(
+        StateAddress(plan.namespace, operator, COUNT_STATE),
+        plan.key_fields,
+        COUNT_TYPE,
+        journal,
+        ttl_ms=plan.ttl_ms,
+        max_bytes=plan.max_bytes,
+        max_parallelism=plan.max_parallelism,
+    )
+    journal.joined(state)
+    return RunningCount(inner, state, plan)
+
+
+__all__ = ["COUNT_STATE", "COUNT_TYPE", "RunningCount", "counted"]
