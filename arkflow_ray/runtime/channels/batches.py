@@ -33,11 +33,18 @@ COPIED_BYTES_MAX: Final = 256 * KIB
 72 against 21 us at 1.26 MB)."""
 
 
+_UNREADABLE: Final = (pa.ArrowException, OSError, EOFError)
+"""What Arrow raises for bytes that are not what they should be."""
+
+
 class _Collector(io.RawIOBase):
     """A file for `pa.PythonFile` that keeps the buffers that are written to it."""
 
     def __init__(self) -> None:
         self.parts: list[Part] = []
+
+    def writable(self) -> bool:
+        return True
 
     def write(self, part: Any) -> int:
         self.parts.append(part)
@@ -61,17 +68,17 @@ class _WrittenSchema:
         if batch.get_total_buffer_size() <= COPIED_BYTES_MAX:
             return [batch.serialize()]
         if self._collector is None:
-            self._open()
+            self._open(batch)
         assert self._collector is not None
         self._writer.write_batch(batch)
         parts, self._collector.parts = self._collector.parts, []
         return parts
 
-    def _open(self) -> None:
+    def _open(self, batch: pa.RecordBatch) -> None:
         self._collector = _Collector()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._collector, mode="w"), self.schema)
         # The first batch brings the schema along: an empty one takes it away.
-        self._writer.write_batch(pa.RecordBatch.from_pylist([], schema=self.schema))
+        self._writer.write_batch(batch.slice(0, 0))
         self._collector.parts.clear()
 
     def _rebuild(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -150,7 +157,7 @@ class BatchDecoder:
         """Take a schema in. `FrameError` if it is none."""
         try:
             self._schemas[schema_id] = pa.ipc.read_schema(body)
-        except (pa.ArrowException, OSError) as error:
+        except _UNREADABLE as error:
             raise FrameError(f"schema {schema_id} that Arrow cannot read: {error}") from error
 
     def batch(self, schema_id: int, body: pa.Buffer) -> pa.RecordBatch:
@@ -161,7 +168,7 @@ class BatchDecoder:
         try:
             batch = pa.ipc.read_record_batch(body, schema)
             batch.validate()
-        except (pa.ArrowException, OSError) as error:
+        except _UNREADABLE as error:
             raise FrameError(f"a batch that Arrow cannot read: {error}") from error
         return batch
 

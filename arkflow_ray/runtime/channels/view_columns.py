@@ -1,6 +1,7 @@
-"""Columns that hold views: a slice of one still points into all of what it was cut from (H5).
+"""Columns of string and binary views: a slice still points into all that it was cut from (H5).
 
-Cast to the same type without views, and back, a column keeps what its own rows need.
+List views and dense unions have the same weakness; Arrow has no cast for them, so they travel
+whole. Cast to the same type without views, and back, a column keeps what its own rows need.
 """
 
 from collections.abc import Callable
@@ -36,9 +37,9 @@ def _without_views(kind: Any) -> Any:
         return pa.map_(_plain(kind.key_field), _plain(kind.item_field), kind.keys_sorted)
     if types.is_struct(kind):
         return pa.struct([_plain(kind.field(index)) for index in range(kind.num_fields)])
-    if types.is_list(kind) or types.is_list_view(kind):
+    if types.is_list(kind):
         return pa.list_(_plain(kind.value_field))
-    if types.is_large_list(kind) or types.is_large_list_view(kind):
+    if types.is_large_list(kind):
         return pa.large_list(_plain(kind.value_field))
     if types.is_fixed_size_list(kind):
         return pa.list_(_plain(kind.value_field), kind.list_size)
