@@ -7,6 +7,7 @@ the size of a slice (E3).
 
 import itertools
 from collections.abc import Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,13 @@ from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import OutputId
 from arkflow_kernel.key_encoding import KeyColumnError, key_kind
 from arkflow_kernel.key_groups import key_column, key_groups
-from arkflow_kernel.limits import ROW_BYTES_MAX, SLICE_BYTES_MAX
+from arkflow_kernel.limits import MIB, ROW_BYTES_MAX, SLICE_BYTES_MAX
 from arkflow_kernel.pieces import cut, size_of
 from arkflow_kernel.plan import ChainPlan, EdgeKind, OutletPlan
 from arkflow_kernel.protocol import Piece
+
+_ROW_SENT_MAX: Final = ROW_BYTES_MAX - MIB
+"""A frame needs room for its header and Arrow's description of the batch beside the row (E3)."""
 
 Targets = npt.NDArray[np.uint16]
 
@@ -128,10 +132,10 @@ class OutletRouter:
 
     def _cut(self, piece: Piece) -> Iterator[Piece]:
         for each in cut(*piece):
-            if each.size_bytes > ROW_BYTES_MAX and each.batch.num_rows == 1:
+            if each.size_bytes > _ROW_SENT_MAX and each.batch.num_rows == 1:
                 raise self._failure(
-                    f"a row of {each.size_bytes} bytes is larger than a frame of {ROW_BYTES_MAX}; "
-                    "drop or shorten its fields before the edge"
+                    f"a row of {each.size_bytes} bytes is above the {_ROW_SENT_MAX} bytes that a "
+                    "frame can hold; drop or shorten its fields before the edge"
                 )
             yield each
 

@@ -59,10 +59,13 @@ def size_of(batch: pa.RecordBatch) -> int:
     """Bytes of a batch; where its whole buffers are within a slice, theirs will do.
 
     The exact size walks over the columns and gives up the interpreter's lock meanwhile, which
-    costs more than the walk when other lanes are waiting for it.
+    costs more than the walk when other lanes are waiting for it. A batch that begins inside its
+    buffers is part of something larger, which others pay for: it is sized exactly.
     """
     whole = batch.get_total_buffer_size()
-    return whole if whole <= SLICE_BYTES_MAX else batch.nbytes
+    if whole > SLICE_BYTES_MAX or (batch.num_columns and batch.column(0).offset):
+        return batch.nbytes
+    return whole
 
 
 def _halves(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -199,8 +199,8 @@ def test_pieces_fit_a_slice_by_rows_and_bytes(kind: EdgeKind) -> None:
 
 
 def test_a_row_that_no_frame_can_hold_is_refused() -> None:
-    huge = pa.RecordBatch.from_pydict({"v": [b"small", bytes(65 * MIB), b"small"]})
-    with pytest.raises(ProcessingError, match="larger than a frame") as failure:
+    huge = pa.RecordBatch.from_pydict({"v": [b"small", bytes(63 * MIB + 1), b"small"]})
+    with pytest.raises(ProcessingError, match="that a frame can hold") as failure:
         outlet(EdgeKind.FORWARD, 1).route(huge)
     assert failure.value.operator == "last"
 
@@ -260,3 +260,9 @@ def test_a_column_that_arrow_cannot_decode_is_a_processing_error() -> None:
     broken = pa.DictionaryArray.from_arrays(pa.array([5]), pa.array(["a"]), safe=False)
     with pytest.raises(ProcessingError, match="edge 'e': ArrowIndexError"):
         outlet(EdgeKind.FORWARD, 1).route(pa.RecordBatch.from_arrays([broken], names=["k"]))
+
+
+def test_a_part_of_a_larger_batch_is_not_charged_for_all_of_it() -> None:
+    whole = batch(8_000)
+    (piece,) = outlet(EdgeKind.FORWARD, 1).route(whole.slice(4_000, 80))
+    assert piece.size_bytes == whole.slice(4_000, 80).nbytes
