@@ -176,7 +176,7 @@ class Outbox:
 
     def deadline_ms(self) -> MonotonicMs | None:
         """When the open envelope leaves without company."""
-        if self._open is None or self._queue:
+        if self._open is None or self._queued:
             return None
         return MonotonicMs(self._open.since_ms + LINGER_MS)
 
@@ -220,7 +220,8 @@ class Outbox:
         assert not any(a and b for a, b in pairwise(kinds))
 
     def _due(self, opened: _Open, now_ms: MonotonicMs) -> bool:
-        idle = not self._queue and self._ledger.outstanding == 0
+        """Waiting control is no reason to wait: it leaves before the data that follow it."""
+        idle = not self._queued and self._ledger.outstanding == 0
         return idle or now_ms - opened.since_ms >= LINGER_MS
 
 
