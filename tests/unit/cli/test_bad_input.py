@@ -54,7 +54,9 @@ def test_a_file_that_cannot_be_opened_fails_the_job_after_those_before_it(
     folder.mkdir()
     (folder / "a.jsonl").write_text('{"a":1}\n')
     (folder / "b.jsonl").symlink_to("absent")
-    ran = cli("run", "--inline", pipeline(tmp_path, files(folder)))
+    path = pipeline(tmp_path, files(folder))
+    path.write_text(f"{path.read_text()}\n    restart: {{strategy: none}}\n")
+    ran = cli("run", "--inline", path)
     assert (ran.code, ran.out) == (1, '{"a":1}\n')
     assert f"input 'source': cannot open '{folder}/b.jsonl': No such file" in ran.err
 
