@@ -15,11 +15,12 @@ from types import FrameType, TracebackType
 from typing import Any, Final
 
 from arkflow_kernel.errors import ArkflowError, ClusterError, ComponentError
-from arkflow_kernel.protocol import JobOutcome, JobState, OutcomeKind
+from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_ray.observability.display import Display
 from arkflow_ray.observability.figures import JobFigures, figures
 from arkflow_ray.observability.results import JobResult, job_result
 from arkflow_ray.observability.rows import StdoutRows
+from arkflow_ray.observability.story import JobStory
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 POLL_S: Final = 0.2
@@ -148,6 +149,7 @@ class AttachedRun:
         self._started_s = time.monotonic()
         self._ended_s: dict[str, float] = {}
         self._running_ms: dict[str, int] = {}
+        self._stories: dict[str, JobStory] = {}
         self._stopping = False
         self._cancelling = False
 
@@ -194,8 +196,14 @@ class AttachedRun:
             status = running.status()
             if status.state is JobState.RUNNING:
                 self._running_ms.setdefault(running.job, status.since.now_ms)
-            found.append(figures(running.job, status, running.chains))
+            found.append(figures(running.graph, status))
+            self._tell(running.job, status)
         return found
+
+    def _tell(self, job: str, status: JobStatus) -> None:
+        """What happened to a job since we looked last: restarts, and what stalls."""
+        for event in self._stories.setdefault(job, JobStory(job)).news(status):
+            self._display.event(event)
 
     def _results(self) -> list[JobResult]:
         outcomes = self._jobs.outcomes()

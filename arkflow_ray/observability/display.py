@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from arkflow_kernel.protocol import JobState
-from arkflow_ray.observability.figures import JobFigures, RateMeter
+from arkflow_ray.observability.figures import JobFigures, RateMeter, restarts_text
 from arkflow_ray.observability.screen import Screen
+from arkflow_ray.observability.story import JobEvent
 
 PROGRESS_S: Final = 10.0
 """Between two progress lines of a job, where there is no terminal."""
@@ -45,6 +46,10 @@ class Display(Protocol):
         """A sentence that the user must see, at once."""
         ...
 
+    def event(self, event: JobEvent) -> None:
+        """Something happened to a job: a line that stays."""
+        ...
+
     def close(self) -> None:
         """Take everything that moves away. May be called again."""
         ...
@@ -71,7 +76,8 @@ class LogDisplay:
             if self._states.get(job.job) is not job.state:
                 self._states[job.job] = job.state
                 self._next_s[job.job] = now_s + PROGRESS_S
-                _log.info("job %s is %s", job.job, _state(job), extra=_fields(job))
+                if job.state is not JobState.RESTARTING:  # an event tells more of it
+                    _log.info("job %s is %s", job.job, _state(job), extra=_fields(job))
             elif now_s >= self._next_s[job.job]:
                 self._next_s[job.job] = now_s + PROGRESS_S
                 _log.info("job %s: %s", job.job, _progress(job, rate), extra=_fields(job))
@@ -79,6 +85,11 @@ class LogDisplay:
     def note(self, text: str) -> None:
         """See `Display.note`."""
         _log.warning("%s", text)
+
+    def event(self, event: JobEvent) -> None:
+        """See `Display.event`."""
+        level = logging.WARNING if event.warning else logging.INFO
+        _log.log(level, "%s", event.text, extra={"fields": event.fields})
 
     def close(self) -> None:
         """Nothing moves."""
@@ -120,6 +131,10 @@ class LiveDisplay:
     def note(self, text: str) -> None:
         """See `Display.note`."""
         self._screen.print(f"{text}\n")
+
+    def event(self, event: JobEvent) -> None:
+        """See `Display.event`."""
+        self.note(event.text)
 
     def close(self) -> None:
         """See `Display.close`."""
@@ -166,6 +181,8 @@ def _state(job: JobFigures) -> str:
 def _progress(job: JobFigures, rate: float) -> str:
     parts = [f"{job.state.value}, {job.read:,} rows read, {job.rows_written:,} written"]
     parts.append(f"{rate:,.0f} rows/s, {job.bad:,} bad")
+    if job.restarts:
+        parts.append(restarts_text(job.restarts))
     return ", ".join(parts)
 
 
@@ -180,6 +197,7 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
             "rows_written": dict(job.written),
             "bad_rows": job.bad,
             "skipped_rows": job.skipped,
+            "restarts": job.restarts,
         }
     }
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobState, JobStatus
 
 RATE_WINDOW_S = 5.0
@@ -16,7 +17,10 @@ RATE_WINDOW_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class JobFigures:
-    """One job's counters at one moment. `written` is rows per sink; `ready` of `chains` run."""
+    """One job's counters at one moment. `written` is rows per sink; `ready` of `chains` run.
+
+    After a restart the counters are those of the running attempt.
+    """
 
     job: str
     state: JobState
@@ -27,6 +31,7 @@ class JobFigures:
     written: Mapping[str, int] = field(default_factory=dict)
     bad: int = 0
     skipped: int = 0
+    restarts: int = 0
 
     @property
     def rows_written(self) -> int:
@@ -34,20 +39,40 @@ class JobFigures:
         return sum(self.written.values())
 
 
-def figures(job: str, status: JobStatus, chains: int) -> JobFigures:
-    """What `status` says about a job of that many chains."""
+def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
+    """What `status` says about a job: rows that its sources read and its sinks were given."""
     read = bad = skipped = 0
     written: dict[str, int] = {}
-    for chain in status.chains.values():
+    for plan in graph.chains:
+        chain = status.chains.get(plan.chain)
+        if chain is None:
+            continue
         failed = sum(counts.errors for counts in chain.operators)
-        read += chain.rows_in + chain.bad_rows + chain.skipped_rows
         bad += chain.bad_rows + failed
         skipped += chain.skipped_rows
+        if plan.source is not None:
+            read += chain.rows_in + chain.bad_rows + chain.skipped_rows
+        sinks = {sink.output for sink in plan.sinks}
         for output, rows in chain.rows_to:
-            written[output] = written.get(output, 0) + rows
+            if output in sinks:
+                written[output] = written.get(output, 0) + rows
     return JobFigures(
-        job, status.state, status.cause, chains, status.ready, read, written, bad, skipped
+        graph.job,
+        status.state,
+        status.cause,
+        len(graph.chains),
+        status.ready,
+        read,
+        written,
+        bad,
+        skipped,
+        status.restarts,
     )
+
+
+def restarts_text(restarts: int) -> str:
+    """How often a job was restarted, as text."""
+    return f"{restarts:,} restart" if restarts == 1 else f"{restarts:,} restarts"
 
 
 class RateMeter:
@@ -71,4 +96,4 @@ class RateMeter:
         return (last - first) / (last_s - first_s)
 
 
-__all__ = ["RATE_WINDOW_S", "JobFigures", "RateMeter", "figures"]
+__all__ = ["RATE_WINDOW_S", "JobFigures", "RateMeter", "figures", "restarts_text"]

@@ -9,12 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from arkflow_kernel.protocol import JobState
-from arkflow_ray.observability.figures import JobFigures
+from arkflow_ray.observability.figures import JobFigures, restarts_text
 
 _COLOURS: Final = {
     JobState.RUNNING: "green",
     JobState.FINISHED: "green",
     JobState.FAILED: "red",
+    JobState.RESTARTING: "yellow",
     JobState.STOPPING: "yellow",
     JobState.STOPPED: "yellow",
     JobState.CANCELLED: "yellow",
@@ -57,9 +58,10 @@ def jobs_frame(
 
 
 def _state(job: JobFigures) -> str:
+    state = str(job.state.value)
     if job.state is JobState.DEPLOYING:
-        return f"deploying {job.ready}/{job.chains} chains"
-    return str(job.state.value)
+        state = f"deploying {job.ready}/{job.chains} chains"
+    return f"{state}, {restarts_text(job.restarts)}" if job.restarts else state
 
 
 def _lines(picture: RenderableType, columns: int) -> list[str]:

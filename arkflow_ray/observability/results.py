@@ -40,7 +40,8 @@ class JobResult:
 
     `rows_written` is per sink what was handed to it: all of it is confirmed if the job finished
     or was stopped, and perhaps not the last of it if it failed or was cancelled. Figures of a job
-    that lost its process are the last that were reported.
+    that lost its process are the last that were reported, those of one that was restarted belong
+    to its last attempt.
     """
 
     job: str
@@ -51,6 +52,7 @@ class JobResult:
     skipped_rows: int
     duration_s: float
     error: ArkflowError | None = None
+    restarts: int = 0
 
     @property
     def rows_per_s(self) -> float:
@@ -74,6 +76,7 @@ class JobResult:
             "skipped_rows": self.skipped_rows,
             "duration_s": round(self.duration_s, 3),
             "rows_per_s": round(self.rows_per_s, 1),
+            "restarts": self.restarts,
             "error": None
             if error is None
             else {"type": type(error).__name__, "message": error.message},
@@ -91,6 +94,7 @@ def job_result(last: JobFigures, outcome: JobOutcome, duration_s: float) -> JobR
         last.skipped,
         duration_s,
         outcome.error,
+        last.restarts,
     )
 
 
@@ -120,6 +124,8 @@ def _text(result: JobResult, types: Mapping[str, str]) -> str:
         lines.append(f"  bad      {_rows(result.bad_rows)}")
     if result.skipped_rows:
         lines.append(f"  skipped  {_rows(result.skipped_rows)}")
+    if result.restarts:
+        lines.append(f"  restarts {result.restarts:,}; the figures are those of the last attempt")
     note = _figures_note(result)
     if note:
         lines.append(f"  note     {note}")

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any, BinaryIO, Final
 
-from arkflow_kernel.errors import ArkflowError, SinkError
+from arkflow_kernel.errors import ArkflowError, OutputClosedError, SinkError
 from arkflow_ray.observability.screen import Screen
 
 _STDOUT: Final = "stdout:"
@@ -23,8 +23,8 @@ class StdoutRows:
     """A `LineOutput` over the `sys.stdout` of its making (a pipe, a notebook's cell).
 
     `closed` is true as soon as a reader such as `head` has gone away; then every `put` raises
-    `SinkError`, and the interpreter's own last flush has nothing left to fail on. Thread-safe.
-    A reader that is there and does not read is waited for, until `give_up`.
+    `OutputClosedError`, and the interpreter's own last flush has nothing left to fail on.
+    Thread-safe. A reader that is there and does not read is waited for, until `give_up`.
     """
 
     def __init__(self, screen: Screen | None = None) -> None:
@@ -36,11 +36,11 @@ class StdoutRows:
         self._lock = threading.Lock()
 
     def put(self, lines: bytes) -> None:
-        """Write and flush. Raises `SinkError` if nobody reads or stdout cannot be written."""
+        """Write and flush. Raises `OutputClosedError` if nobody reads or it cannot be written."""
         if self.closed:
-            raise SinkError(STDOUT_CLOSED)
+            raise OutputClosedError(STDOUT_CLOSED)
         if self._stream is None:
-            raise SinkError(f"{_STDOUT} this program was started without one (`>&-`)")
+            raise OutputClosedError(f"{_STDOUT} this program was started without one (`>&-`)")
         with self._lock:
             try:
                 if self._screen is None:
@@ -51,13 +51,13 @@ class StdoutRows:
             except BrokenPipeError:
                 self.closed = True
                 _discard(self._stream)
-                raise SinkError(STDOUT_CLOSED) from None
+                raise OutputClosedError(STDOUT_CLOSED) from None
             except OSError as error:
                 _discard(self._stream)
-                raise SinkError(f"stdout: cannot be written: {error.strerror}") from None
+                raise OutputClosedError(f"stdout: cannot be written: {error.strerror}") from None
 
     def give_up(self) -> None:
-        """From now on a `put` that would wait for a reader raises `SinkError`."""
+        """From now on a `put` that would wait for a reader raises `OutputClosedError`."""
         self.given_up = True
 
     def caused(self, error: ArkflowError | None) -> bool:
@@ -87,7 +87,9 @@ class StdoutRows:
         while rest:
             while not ready.poll(READER_CHECK_MS):
                 if self.given_up:
-                    raise SinkError(f"{_STDOUT} its reader does not read, and the run is cancelled")
+                    raise OutputClosedError(
+                        f"{_STDOUT} its reader does not read, and the run is cancelled"
+                    )
             rest = rest[os.write(pipe, rest[: select.PIPE_BUF]) :]
 
 

@@ -1,7 +1,11 @@
 """The Ray actor that hosts one chain (P1-P5): verbs in, events out, no logic of its own.
 
-Every verb may be called again or after a failure (P3). Each answers with data: an error of the
-user's job is a value here, so a raised exception means that the actor itself is lost.
+It hosts one generation at a time and is reused for the next ones (P1): `deploy` of a later
+generation is taken once the chain of the one before has ended, and starts with new machine,
+threads and channels. Calls carry their generation (P2); what an old one still says is recognised
+and does nothing. Every verb may be called again or after a failure (P3). Each answers with data:
+an error of the user's job is a value here, so a raised exception means that the actor itself is
+lost.
 """
 
 import asyncio
@@ -10,30 +14,37 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from arkflow_kernel.errors import ArkflowError, ComponentError
-from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ComponentError
+from arkflow_kernel.ids import ChainId, Generation, JobId
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import SplitPosition
-from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState
-from arkflow_ray.runtime.chain_host import ChainHost
+from arkflow_kernel.ports import ReplayKind, SplitPosition
+from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState, OutcomeKind
+from arkflow_ray.runtime.chain_host import ChainHost, MakeExchange
+from arkflow_ray.runtime.channel_folder import channel_folder_path, remove_channel_folder
+from arkflow_ray.runtime.channels.addresses import Address
+from arkflow_ray.runtime.channels.exchange import Exchange
+from arkflow_ray.runtime.channels.traffic import Inbox
 from arkflow_ray.runtime.clock import SystemClock
 from arkflow_ray.runtime.components import RegistryComponents
 from arkflow_ray.runtime.lines import LineBuffer, Lines
+from arkflow_ray.runtime.os_process import OsProcess, this_process
 
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may keep the GIL while another wants it: control stays quick (T1)."""
 
 CONCURRENCY_GROUPS = {"control": 8, "lines": 2, "run": 1}
+NO_GENERATION = Generation(0)
 
 
 @dataclass(frozen=True, slots=True)
 class ActorIdentity:
-    """Who answered the handshake (P2)."""
+    """Who answered the handshake (P2). `number` tells actors of one chain apart."""
 
     chain: ChainId
-    generation: Generation
-    pid: int
+    number: int
+    node_id: str
     node_ip: str
+    process: OsProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,80 +52,193 @@ class Deployment:
     """What a chain actor needs to build its chain. Travels after the handshake only (M8).
 
     `secrets`: the values that the plan's references name; `folder`: where relative paths
-    start (C8); `threads`: size of Arrow's pools in this process (R2).
+    start (C8); `threads`: size of Arrow's pools in this process (R2). `channel_secret`: what
+    the chains of this generation prove to each other (H2); `channel_folder`: where their Unix
+    sockets are, by name; `tcp`: some chain may be on another node.
     """
 
+    job: JobId
     plan: ChainPlan
     generation: Generation
     restored: tuple[SplitPosition, ...]
     secrets: Mapping[str, str]
     folder: str
     threads: int
+    node_ip: str
+    channel_secret: bytes
+    channel_folder: str
+    tcp: bool = False
 
     def __repr__(self) -> str:
         return f"Deployment({self.plan.chain}, generation {self.generation})"
 
 
-class ChainActor:
-    """One chain of one generation. `coordinator_actor` makes a Ray actor of it."""
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """A chain that is built and opened: what its source can do, where its channels listen."""
 
-    def __init__(self, chain: ChainId, generation: Generation) -> None:
+    replay: ReplayKind | None
+    commits: bool
+    address: Address | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """The end of a chain, and its last report. `hung`: the process is of no more use."""
+
+    outcome: ChainOutcome
+    report: ChainReport | None = None
+    hung: bool = False
+
+
+class ChainActor:
+    """One chain, one generation at a time. `chain_process` makes a Ray actor of it."""
+
+    def __init__(self, chain: ChainId, number: int) -> None:
         self._chain = chain
-        self._generation = generation
-        self._lines = LineBuffer()
+        self._number = number
+        self._generation = NO_GENERATION
+        self._lines = LineBuffer(NO_GENERATION)
         self._host: ChainHost | None = None
-        self._outcome: ChainOutcome | None = None
+        self._opening: asyncio.Task[Deployed | ArkflowError] | None = None
+        self._end: RunEnd | None = None
+        self._channel_folder: str | None = None
 
     async def handshake(self) -> ActorIdentity:
         """Who this is. The first call (P2)."""
         import ray
 
         node_ip: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-        return ActorIdentity(self._chain, self._generation, os.getpid(), node_ip)
+        node_id: str = ray.get_runtime_context().get_node_id()
+        return ActorIdentity(self._chain, self._number, node_id, node_ip, this_process())
 
-    async def deploy(self, deployment: Deployment) -> ArkflowError | None:
-        """Build and open the chain's components; the error if that failed."""
-        if self._host is not None:
-            return None
-        try:
-            self._host = await asyncio.to_thread(self._open, deployment)
-        except ArkflowError as error:
-            return error
-        return None
+    async def deploy(self, deployment: Deployment) -> Deployed | ArkflowError:
+        """Build and open the chain's components, and listen; the error if that failed.
 
-    async def run(self) -> ChainOutcome:
+        Once per generation: called again, it tells the same. An older generation is refused, and
+        a later one while the chain of this one has not ended.
+        """
+        generation = deployment.generation
+        if generation < self._generation:
+            return self._refusal(f"generation {generation} is over")
+        if generation > self._generation:
+            if self._host is not None and self._end is None:
+                return self._refusal(f"generation {self._generation} has not ended")
+            if self._end is not None and self._end.hung:
+                return self._refusal(f"a thread of generation {self._generation} hangs")
+            self._start(deployment)
+        assert self._opening is not None
+        return await asyncio.shield(self._opening)
+
+    async def connect(
+        self, generation: Generation, peers: Mapping[ChainId, Address]
+    ) -> ArkflowError | None:
+        """Open the outgoing channels (D1); the error, which also ends the chain's `run`."""
+        host = self._hosted(generation)
+        if host is None:
+            return self._refusal(f"generation {generation} is not hosted here")
+        return await asyncio.to_thread(host.connect, peers)
+
+    async def run(self, generation: Generation) -> RunEnd:
         """Run the chain to its end; its completion is how a death is seen (D2).
 
         Called again, which waits for the first call, it tells the same end (P3).
         """
-        assert self._host is not None
-        if self._outcome is None:
-            self._outcome = await self._host.run()
-        return self._outcome
+        host = self._hosted(generation)
+        if host is None:
+            refusal = self._refusal(f"generation {generation} is not hosted here")
+            return RunEnd(ChainOutcome(OutcomeKind.FAILED, refusal))
+        if self._end is None:
+            outcome = await host.run()
+            report = await asyncio.wrap_future(host.report())
+            self._end = RunEnd(outcome, report, host.hung)
+        return self._end
 
     async def control(self, state: ControlState) -> None:
         """The coordinator's state (B2)."""
-        if self._host is not None:
-            self._host.control(state)
+        host = self._hosted(state.generation)
+        if host is not None:
+            host.control(state)
 
-    async def report(self) -> ChainReport | None:
-        """The heartbeat: counters and frontier."""
-        return None if self._host is None else self._host.report()
+    async def report(self, generation: Generation) -> ChainReport | None:
+        """The heartbeat, told by the chain's own loop; None for a generation that is not here."""
+        host = self._hosted(generation)
+        if host is None:
+            return None
+        report: ChainReport = await asyncio.wrap_future(host.report())
+        return report
 
-    async def take_lines(self, printed_upto: int) -> Lines:
-        """Rows of `stdout` sinks, for the driver; confirms those it has printed (P9)."""
-        return await asyncio.to_thread(self._lines.take, printed_upto)
+    async def take_lines(self, generation: Generation, printed_upto: int) -> Lines:
+        """Rows of `stdout` sinks, for the driver; confirms those of `generation` up to a number.
+
+        A later generation numbers anew (P9).
+        """
+        lines = self._lines
+        printed = printed_upto if lines.generation == generation else 0
+        return await asyncio.to_thread(lines.take, printed)
 
     async def close_lines(self) -> None:
         """Nobody prints any more: writes to stdout fail from now on."""
         self._lines.close()
 
-    def _open(self, deployment: Deployment) -> ChainHost:
-        _prepare_process(deployment)
-        components = RegistryComponents(deployment.secrets, self._lines)
-        host = ChainHost(deployment.plan, deployment.generation, components, SystemClock())
-        host.open(deployment.restored)
-        return host
+    async def leave(self) -> None:
+        """The job is over: take the folder of its sockets on this node away."""
+        if self._channel_folder is not None:
+            await asyncio.to_thread(remove_channel_folder, self._channel_folder)
+
+    def _start(self, deployment: Deployment) -> None:
+        self._generation = deployment.generation
+        self._host, self._end = None, None
+        retired, self._lines = self._lines, LineBuffer(deployment.generation)
+        retired.retire()
+        opening = asyncio.to_thread(self._open, deployment, self._lines)
+        self._opening = asyncio.create_task(opening)
+
+    def _open(self, deployment: Deployment, lines: LineBuffer) -> Deployed | ArkflowError:
+        plan = deployment.plan
+        try:
+            _prepare_process(deployment)
+            if plan.inputs or plan.channels:
+                self._channel_folder = deployment.channel_folder
+            components = RegistryComponents(deployment.secrets, lines)
+            host = ChainHost(
+                plan,
+                deployment.generation,
+                components,
+                SystemClock(),
+                exchange=_exchange(deployment),
+            )
+            address = host.open(deployment.restored, deployment.channel_secret)
+        except ArkflowError as error:
+            return error
+        self._host = host
+        return Deployed(host.replay, host.commits, address)
+
+    def _hosted(self, generation: Generation) -> ChainHost | None:
+        return self._host if generation == self._generation else None
+
+    def _refusal(self, reason: str) -> ActorLostError:
+        return ActorLostError(f"actor {self._number} of chain '{self._chain}': {reason}")
+
+
+def _exchange(deployment: Deployment) -> MakeExchange | None:
+    """What makes the channels of a chain that has any."""
+    plan = deployment.plan
+    if not plan.inputs and not plan.channels:
+        return None
+
+    def make(inbox: Inbox) -> Exchange:
+        return Exchange(
+            deployment.job,
+            plan,
+            deployment.generation,
+            inbox,
+            folder=channel_folder_path(deployment.channel_folder),
+            node_ip=deployment.node_ip,
+            tcp=deployment.tcp,
+        )
+
+    return make
 
 
 def _prepare_process(deployment: Deployment) -> None:
@@ -133,4 +257,4 @@ def _prepare_process(deployment: Deployment) -> None:
     pa.set_io_thread_count(deployment.threads)
 
 
-__all__ = ["CONCURRENCY_GROUPS", "ActorIdentity", "ChainActor", "Deployment"]
+__all__ = ["CONCURRENCY_GROUPS", "ActorIdentity", "ChainActor", "Deployed", "Deployment", "RunEnd"]

@@ -1,54 +1,67 @@
 """Runs one chain on an asyncio loop with a thread per lane; the body of a chain actor, without Ray.
 
-The loop owns mailbox and machine; reading, operators and each sink have threads of their own (P5).
-Requests are handed to the lane's thread; its answer comes back through the mailbox.
+The loop owns inbox and machine; reading, operators and each sink have threads of their own, and
+one I/O thread serves the chain's channels (P5, H8a). Requests are handed to the lane's thread; its
+answer comes back through the inbox. A report comes from the loop itself, so one that hangs gives
+none, and is found out (D2).
 
 End of life (T4): the machine's `EndChain` → lanes are closed and joined → components are closed in
-reverse order → the outcome is returned. A lane that hangs in user code is given up after
-`teardown_timeout_ms`: the process must then end, and `hung` says so.
+reverse order → what was emitted and granted goes out, and the channels are closed → the outcome is
+returned. A lane that hangs in user code is given up after `teardown_timeout_ms`: the process must
+then end, and `hung` says so.
 """
 
 import asyncio
 import os
 import resource
-import time
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 
-from arkflow_kernel.chain_work import ChainWork, ComponentFactory, LaneKey, lane_of
-from arkflow_kernel.errors import ComponentError, ProtocolError
-from arkflow_kernel.ids import Generation, MonotonicMs, RequestToken
+from arkflow_kernel.chain_work import ChainWork, ComponentFactory
+from arkflow_kernel.errors import ArkflowError, ChannelError, ComponentError, ProtocolError
+from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
 from arkflow_kernel.inline import with_close_errors
-from arkflow_kernel.lane import LaneSchedule
-from arkflow_kernel.limits import TEARDOWN_TIMEOUT_MS
-from arkflow_kernel.metrics import ChainUsage
+from arkflow_kernel.limits import STALL_TIMEOUT_MS, TEARDOWN_TIMEOUT_MS
+from arkflow_kernel.metrics import ChainUsage, Wait
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import Clock, SplitPosition
+from arkflow_kernel.ports import Clock, ReplayKind, SplitPosition
 from arkflow_kernel.protocol import (
+    ChainCommand,
     ChainEvent,
     ChainOutcome,
     ChainReport,
-    Control,
     ControlState,
+    Emit,
     EndChain,
-    ItemDone,
-    NextSlice,
+    GrantCredit,
     OutcomeKind,
     Request,
     RequestFailed,
-    Submit,
     Tick,
     deadline,
 )
 from arkflow_kernel.task import ChainTask
-from arkflow_ray.runtime.lane_thread import LaneThread
-from arkflow_ray.runtime.mailbox import Mailbox
+from arkflow_ray.runtime.chain_inbox import ChainInbox, ReportWanted
+from arkflow_ray.runtime.chain_threads import ChainThreads
+from arkflow_ray.runtime.channels.addresses import Address
+from arkflow_ray.runtime.channels.exchange import Exchange
+from arkflow_ray.runtime.channels.traffic import Inbox
 
 OVERDUE_CHECK_MS = 100
-SNAPSHOT_MS = 200
+
+_FLUSHED = (OutcomeKind.FINISHED, OutcomeKind.STOPPED)
+"""Ends after which the channels are emptied; after others, the peers are told by the break."""
+
+MakeExchange = Callable[[Inbox], Exchange]
 
 
 class ChainHost:
-    """One chain of one generation. `open` first, then `run` once; `control` from any thread."""
+    """One chain of one generation. `open` first, then `run` once.
+
+    `exchange` makes the chain's channels, once; None for a chain without any.
+    """
 
     def __init__(
         self,
@@ -57,6 +70,7 @@ class ChainHost:
         components: ComponentFactory,
         clock: Clock,
         *,
+        exchange: MakeExchange | None = None,
         teardown_timeout_ms: int = TEARDOWN_TIMEOUT_MS,
     ) -> None:
         self._plan = plan
@@ -64,78 +78,126 @@ class ChainHost:
         self._clock = clock
         self._teardown_timeout_s = teardown_timeout_ms / 1000
         self._work = ChainWork(plan, components, clock)
+        self._inbox = ChainInbox((channel.channel for channel in plan.inputs), clock)
+        self._threads = ChainThreads(plan.chain, plan.workers, self._perform)
+        self._exchange = None if exchange is None else exchange(self._inbox)
         self._task: ChainTask | None = None
-        self._mailbox: Mailbox[ChainEvent] = Mailbox()
-        self._schedule = LaneSchedule(plan.workers)
-        self._workers: list[LaneThread] = []
-        self._idle_workers: list[LaneThread] = []
-        self._worker_of: dict[RequestToken, LaneThread] = {}
-        self._lanes: dict[LaneKey, LaneThread] = {}
         self._usage_at_start: ChainUsage | None = None
         self._usage_at_end: ChainUsage | None = None
         self._times_out = any(op.timeout_ms is not None for op in plan.operators)
-        self._stale = False
-        self._report: ChainReport | None = None
-        self._report_due_ms = MonotonicMs(0)
+        self._last_report: ChainReport | None = None
+        self._closing_since_ms: MonotonicMs | None = None
         self.hung = False
 
-    def open(self, restored: tuple[SplitPosition, ...] = ()) -> None:
-        """Open the components; blocks. Raises `ArkflowError`, with everything closed again."""
+    # --- from any thread -----------------------------------------------------------------------
+
+    @property
+    def replay(self) -> ReplayKind | None:
+        """What the source can repeat; None without one."""
+        return self._work.replay
+
+    @property
+    def commits(self) -> bool:
+        """Whether the source's own system hears what is settled."""
+        return self._work.commits
+
+    def open(
+        self, restored: tuple[SplitPosition, ...] = (), secret: bytes | None = None
+    ) -> Address | None:
+        """Open the components, then listen for the chains before this one; blocks.
+
+        Where it listens, None without channels. Raises `ArkflowError`, with everything closed.
+        """
         self._work.open(restored)
+        address = None
+        if self._exchange is not None:
+            assert secret is not None, "channels need their generation's secret (H1)"
+            try:
+                address = self._exchange.listen(secret)
+            except BaseException:
+                self._work.close()
+                raise
         self._task = ChainTask(
             self._plan, self._generation, commits=self._work.commits, restored=restored
         )
-        self._take_snapshot(self._task)
+        return address
+
+    def connect(self, peers: Mapping[ChainId, Address]) -> ArkflowError | None:
+        """Connect to the chains behind this one; blocks. An error also ends the chain."""
+        if self._exchange is None:
+            return None
+        try:
+            self._exchange.connect(peers)
+        except ChannelError as error:
+            self._inbox.broken(error)
+            return error
+        return None
 
     def control(self, state: ControlState) -> None:
-        """Tell the machine the coordinator's state; from any thread, also before `run`."""
-        self._mailbox.post(Control(self._clock.moment(), state), control=True)
+        """Tell the machine the coordinator's state; also before `run`."""
+        self._inbox.control(state)
 
-    def report(self) -> ChainReport:
-        """Counters and frontier, from any thread: the loop's last snapshot (200 ms old at most)."""
-        assert self._report is not None, "open comes first"
-        return self._report
-
-    async def run(self) -> ChainOutcome:
-        """Run the chain to its end; its components are closed when this returns."""
-        assert self._task is not None, "open comes first"
-        self._mailbox.attach()
-        try:
-            outcome = await self._loop(self._task)
-        except Exception as error:  # noqa: BLE001 - a fault of the machine stops its chain, loudly
-            outcome = ChainOutcome(OutcomeKind.FAILED, _fault(error), self._task.frontier())
-        finally:
-            self._mailbox.detach()
-        return with_close_errors(outcome, await asyncio.to_thread(self._close))
+    def report(self) -> "Future[ChainReport]":
+        """Counters, frontier and waits, as soon as the loop comes to it."""
+        wanted = ReportWanted(Future())
+        self._inbox.ask(wanted)
+        if self._last_report is not None:  # the loop has ended: perhaps nobody else looks
+            self._answer_questions(self._last_report)
+        return wanted.answer
 
     # --- the loop ------------------------------------------------------------------------------
 
+    async def run(self) -> ChainOutcome:
+        """Run the chain to its end; its components are closed when this returns."""
+        task = self._task
+        assert task is not None, "open comes first"
+        self._inbox.attach()
+        try:
+            try:
+                outcome = await self._loop(task)
+            except Exception as error:  # noqa: BLE001 - a fault of the machine stops its chain, loudly
+                outcome = ChainOutcome(OutcomeKind.FAILED, _fault(error), task.frontier())
+            self._usage_at_end = self._usage()
+            outcome = await self._end(task, outcome)
+            self._last_report = self._report_now(task)
+        finally:
+            self._inbox.detach()
+        self._answer_questions(self._last_report)
+        return outcome
+
     async def _loop(self, task: ChainTask) -> ChainOutcome:
         while True:
-            if self._stale and self._clock.moment().now_ms >= self._report_due_ms:
-                self._take_snapshot(task)
-            event = self._mailbox.take()
+            event = self._inbox.take(task.takes)
             if event is None:
-                await self._mailbox.wait(self._wait_s(task))
-                event = self._mailbox.take() or self._due(task)
+                await self._inbox.wait(self._wait_s(task))
+                event = self._inbox.take(task.takes) or self._due(task)
                 if event is None:
                     continue
-            self._stale = True
-            self._note_answer(event)
+            if isinstance(event, ReportWanted):
+                event.tell(self._report_now(task))
+                continue
+            self._threads.answered(event)
             for command in task.handle(event):
                 if isinstance(command, EndChain):
-                    self._usage_at_end = self._usage()
-                    self._take_snapshot(task)
                     return command.outcome
                 self._order(command)
-            self._start_items()
+            self._threads.start_items()
+
+    async def _end(self, task: ChainTask, outcome: ChainOutcome) -> ChainOutcome:
+        """Close everything in a thread; the loop goes on to answer how the chain is."""
+        self._closing_since_ms = self._clock.moment().now_ms
+        closing = asyncio.ensure_future(asyncio.to_thread(self._close, outcome))
+        closing.add_done_callback(lambda _: self._inbox.wake())
+        while not closing.done():
+            self._answer_questions(self._report_now(task))
+            await self._inbox.wait(None)
+        return closing.result()
 
     def _wait_s(self, task: ChainTask) -> float | None:
         now_ms = self._clock.moment().now_ms
-        report_ms = self._report_due_ms if self._stale else None
-        watched = self._times_out and bool(self._worker_of)
+        watched = self._times_out and self._threads.busy
         overdue_ms = MonotonicMs(now_ms + OVERDUE_CHECK_MS) if watched else None
-        due_ms = deadline(task.next_deadline_ms(), report_ms, overdue_ms)
+        due_ms = deadline(task.next_deadline_ms(), overdue_ms)
         return None if due_ms is None else max(0.0, (due_ms - now_ms) / 1000)
 
     def _due(self, task: ChainTask) -> ChainEvent | None:
@@ -148,66 +210,86 @@ class ChainHost:
         due_ms = task.next_deadline_ms()
         return Tick(moment) if due_ms is not None and moment.now_ms >= due_ms else None
 
-    def _order(self, request: Request) -> None:
-        if self._usage_at_start is None:
-            self._usage_at_start = process_usage()
-        if isinstance(request, Submit | NextSlice):
-            self._schedule.put(request)
-        else:
-            self._lane(lane_of(request)).put(request)
+    def _order(self, command: ChainCommand) -> None:
+        match command:
+            case Emit():
+                assert self._exchange is not None
+                self._exchange.send(command.channel, command.envelope)
+            case GrantCredit():
+                assert self._exchange is not None
+                self._exchange.grant(command.channel, command.taken_upto, command.settled_upto)
+            case EndChain():
+                raise AssertionError("the loop itself takes the end")
+            case _:
+                if self._usage_at_start is None:
+                    self._usage_at_start = process_usage()
+                self._threads.order(command)
 
-    def _start_items(self) -> None:
-        """Hand items to idle workers, as the schedule allows (T1c, T2)."""
-        while (request := self._schedule.next()) is not None:
-            worker = self._idle_workers.pop() if self._idle_workers else self._new_worker()
-            self._worker_of[request.token] = worker
-            worker.put(request)
-
-    def _note_answer(self, event: ChainEvent) -> None:
-        if isinstance(event, ItemDone | RequestFailed) and event.token in self._worker_of:
-            self._idle_workers.append(self._worker_of.pop(event.token))
-            self._schedule.answered(event.token, more=isinstance(event, ItemDone) and event.more)
-
-    # --- threads -------------------------------------------------------------------------------
-
-    def _new_worker(self) -> LaneThread:
-        worker = LaneThread(f"{self._plan.chain}-lane-{len(self._workers)}", self._perform)
-        self._workers.append(worker)
-        return worker
-
-    def _lane(self, key: LaneKey) -> LaneThread:
-        lane = self._lanes.get(key)
-        if lane is None:
-            lane = LaneThread(f"{self._plan.chain}-{key.name.value}", self._perform)
-            self._lanes[key] = lane
-        return lane
+    # --- in threads ----------------------------------------------------------------------------
 
     def _perform(self, request: Request) -> None:
+        """Do a request's work. In the thread of its lane."""
         try:
             event = self._work.perform(request)
         except BaseException as error:  # noqa: BLE001 - a lane's thread must answer, or all waits
             failure = ComponentError(f"chain '{self._plan.chain}': {type(error).__name__}: {error}")
             event = RequestFailed(self._clock.moment(), request.token, failure)
-        self._mailbox.post(event)
+        self._inbox.answered(event)
 
-    def _close(self) -> list[Exception]:
-        """Join the lanes, then close the components; blocks. A hung lane is left behind."""
-        lanes = [*self._workers, *self._lanes.values()]
-        for lane in lanes:
-            lane.close()
-        give_up_s = time.monotonic() + (0.0 if self.hung else self._teardown_timeout_s)
-        for lane in lanes:
-            joined = lane.join(max(0.0, give_up_s - time.monotonic()))
-            self.hung = self.hung or not joined
-        return self._work.close()
+    def _close(self, outcome: ChainOutcome) -> ChainOutcome:
+        """Join the lanes, close the components, then the channels; blocks."""
+        if not self._threads.close(0.0 if self.hung else self._teardown_timeout_s):
+            self.hung = True
+        outcome = with_close_errors(outcome, self._close_components())
+        if self._exchange is None:
+            return outcome
+        flush = outcome.kind in _FLUSHED and not self.hung
+        try:
+            self._exchange.close(flush=flush, timeout_s=self._teardown_timeout_s)
+        except ChannelError as error:
+            outcome = with_close_errors(outcome, [error])
+        return outcome
 
-    def _take_snapshot(self, task: ChainTask) -> None:
-        self._stale = False
+    def _close_components(self) -> list[Exception]:
+        """The errors; what does not close beside a hung thread is left behind with it."""
+        if not self.hung:
+            return self._work.close()
+        errors: list[Exception] = []
+        closing = threading.Thread(target=lambda: errors.extend(self._work.close()), daemon=True)
+        closing.start()
+        closing.join(self._teardown_timeout_s)
+        return errors
+
+    # --- reports -------------------------------------------------------------------------------
+
+    def _answer_questions(self, report: ChainReport | None) -> None:
+        assert report is not None
+        for wanted in self._inbox.questions():
+            wanted.tell(report)
+
+    def _report_now(self, task: ChainTask) -> ChainReport:
         moment = self._clock.moment()
-        self._report_due_ms = MonotonicMs(moment.now_ms + SNAPSHOT_MS)
-        self._report = ChainReport(
-            moment, self._plan.chain, task.statistics(), task.frontier(), self._usage()
+        statistics = task.statistics()
+        held_bytes = statistics.held_bytes + self._inbox.held_bytes
+        return ChainReport(
+            moment,
+            self._plan.chain,
+            self._generation,
+            replace(statistics, held_bytes=held_bytes),
+            task.frontier(),
+            self._usage(),
+            self._waits(task, moment.now_ms),
         )
+
+    def _waits(self, task: ChainTask, now_ms: MonotonicMs) -> tuple[Wait, ...]:
+        """What stalls (E5): in the machine while it runs, afterwards in closing."""
+        since_ms = self._closing_since_ms
+        if since_ms is None:
+            return task.waits(now_ms)
+        waited_ms = now_ms - since_ms
+        if waited_ms < STALL_TIMEOUT_MS or self._last_report is not None:
+            return ()
+        return (Wait("the end of the chain", "its components are being closed", waited_ms),)
 
     def _usage(self) -> ChainUsage:
         """CPU since the first request, peak memory of the process."""
@@ -232,4 +314,4 @@ def process_usage() -> ChainUsage:
     return ChainUsage(cpu_ms, usage.ru_maxrss * 1024, os.getpid())
 
 
-__all__ = ["ChainHost", "process_usage"]
+__all__ = ["ChainHost", "MakeExchange", "process_usage"]

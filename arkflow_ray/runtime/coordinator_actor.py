@@ -1,63 +1,80 @@
 """The Ray actor around the coordinator machine: performs its commands with chain actors (D1).
 
 The machine decides; here are only calls. Each command starts a task of the loop, and what comes of
-it is an event in the mailbox. The death of a chain actor is seen by its `run` call (D2).
+it is an event in the mailbox. The death of a chain actor is seen by its `run` call, that of a
+process that only hangs by the reports that it does not give (D2). Actors are kept over the
+generations and replaced when they are lost (P1).
 """
 
 import asyncio
+import secrets
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
 
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError
 from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
-from arkflow_kernel.plan import ChainPlan, ExecutionGraph
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import (
     Begin,
     CancelRequested,
-    ChainClosed,
+    ChainConnected,
     ChainEnded,
     ChainOutcome,
     ChainReady,
-    CloseChain,
+    ConnectChain,
     CoordinatorCommand,
     CoordinatorEvent,
     DeployChain,
     EndJob,
     JobOutcome,
     JobStatus,
+    KillChain,
     OutcomeKind,
     SendControl,
     StopRequested,
     Tick,
 )
-from arkflow_ray.runtime.chain_actor import CONCURRENCY_GROUPS, ChainActor, Deployment
+from arkflow_ray.runtime.chain_actor import Deployment
+from arkflow_ray.runtime.chain_process import ChainProcess
+from arkflow_ray.runtime.channel_folder import remove_channel_folder
+from arkflow_ray.runtime.channels.addresses import Address
+from arkflow_ray.runtime.channels.handshake import SECRET_BYTES
 from arkflow_ray.runtime.clock import SystemClock
 from arkflow_ray.runtime.mailbox import Mailbox
-from arkflow_ray.runtime.ray_errors import first_line
-
-HANDSHAKE_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
     """How a job's actors are placed and what they are given.
 
-    `secrets` never appears in a repr; it goes to chain actors in their deploy call (M8).
+    `channel_folder` names the folder of the job's sockets. `secrets` never appears in a repr; it
+    goes to chain actors in their deploy call (M8).
     """
 
     num_cpus: float
     threads: int
     folder: str
     secrets: Mapping[str, str]
+    channel_folder: str
 
     def __repr__(self) -> str:
         return f"JobSettings(num_cpus={self.num_cpus}, threads={self.threads})"
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What the chains of one generation share: the secret of their channels, and who is where."""
+
+    generation: Generation
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(SECRET_BYTES), repr=False)
+    addresses: dict[ChainId, Address] = field(default_factory=dict)
+    running: dict[ChainId, ChainProcess] = field(default_factory=dict)
+    killed: set[ChainId] = field(default_factory=set)
 
 
 class CoordinatorActor:
@@ -65,13 +82,15 @@ class CoordinatorActor:
 
     def __init__(self, graph: ExecutionGraph, generation: Generation) -> None:
         self._graph = graph
-        self._generation = generation
         self._clock = SystemClock()
         self._machine = JobCoordinator(graph, generation)
         self._mailbox: Mailbox[CoordinatorEvent] = Mailbox()
         self._settings: JobSettings | None = None
-        self._actors: dict[ChainId, Any] = {}
-        self._runs: dict[ChainId, asyncio.Task[None]] = {}
+        self._several_nodes = False
+        self._attempt = _Attempt(generation)
+        self._processes: dict[ChainId, ChainProcess] = {}
+        self._process_count = 0
+        self._printing: dict[ChainId, tuple[Generation, Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcome: JobOutcome | None = None
         self._fault: BaseException | None = None
@@ -80,6 +99,7 @@ class CoordinatorActor:
     async def run(self, settings: JobSettings) -> JobOutcome:
         """Deploy the job and run it to its end. One call."""
         self._settings = settings
+        self._several_nodes = len(self._graph.chains) > 1 and _several_nodes()
         self._mailbox.attach()
         self._mailbox.post(Begin(self._clock.moment()))
         heartbeat = asyncio.create_task(self._heartbeat())
@@ -91,6 +111,8 @@ class CoordinatorActor:
             for task in list(self._tasks):
                 task.cancel()
             self._mailbox.detach()
+            await asyncio.gather(*(process.leave() for process in self._processes.values()))
+            remove_channel_folder(settings.channel_folder)
         return self._outcome
 
     async def stop(self) -> None:
@@ -105,9 +127,9 @@ class CoordinatorActor:
         """The machine's last snapshot."""
         return self._status
 
-    async def chain_actors(self) -> dict[ChainId, Any]:
-        """Handles of the chain actors that exist, for the driver's line printers (P9)."""
-        return dict(self._actors)
+    async def chain_actors(self) -> dict[ChainId, tuple[Generation, Any]]:
+        """Handles of the chain actors, and the generation that each was last given (P9)."""
+        return dict(self._printing)
 
     # --- the loop ------------------------------------------------------------------------------
 
@@ -129,19 +151,22 @@ class CoordinatorActor:
     def _perform(self, command: CoordinatorCommand) -> None:
         match command:
             case DeployChain():
-                self._start(self._deploy(command))
+                if command.generation != self._attempt.generation:
+                    self._attempt = _Attempt(command.generation)
+                self._start(self._deploy(command, self._attempt))
+            case ConnectChain():
+                self._start(self._connect(command, self._attempt))
             case SendControl():
-                self._start(self._send(command))
-            case CloseChain():
-                self._start(self._close(command))
+                self._start(self._processes[command.chain].control(command.state))
+            case KillChain():
+                self._start(self._kill(command, self._attempt))
             case EndJob():
                 self._outcome = command.outcome
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
-        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         """A fault in a command's work ends the job: the answer that it owes would never come."""
@@ -152,111 +177,112 @@ class CoordinatorActor:
 
     # --- commands ------------------------------------------------------------------------------
 
-    async def _deploy(self, command: DeployChain) -> None:
-        plan, settings = command.plan, self._settings
+    async def _deploy(self, command: DeployChain, attempt: _Attempt) -> None:
+        chain = command.plan.chain
+        try:
+            process = await self._process(chain, attempt)
+            self._printing[chain] = (attempt.generation, process.actor)
+            deployed = await process.deploy(self._deployment(command, attempt, process))
+        except ArkflowError as error:
+            if f"'{chain}'" not in error.message:
+                error.add_note(f"(chain '{chain}' could not be deployed)")
+            self._ended(chain, attempt, ChainOutcome(OutcomeKind.FAILED, error))
+            return
+        if deployed.address is not None:
+            attempt.addresses[chain] = deployed.address
+        attempt.running[chain] = process
+        self._start(self._run(process, attempt))
+        moment, token = self._clock.moment(), command.token
+        self._mailbox.post(ChainReady(moment, token, chain, deployed.replay, deployed.commits))
+
+    async def _process(self, chain: ChainId, attempt: _Attempt) -> ChainProcess:
+        """The actor of the generation before if it answers, else a new one (P1)."""
+        known = self._processes.get(chain)
+        if known is not None and known.usable:
+            try:
+                await known.handshake()
+            except ActorLostError:
+                pass  # it has been killed: a new one takes its place
+            else:
+                return known
+        if chain in attempt.killed:
+            raise ActorLostError(f"chain '{chain}' was killed while it was deployed")
+        created = self._processes[chain] = self._create(chain)
+        await created.handshake()
+        return created
+
+    def _create(self, chain: ChainId) -> ChainProcess:
+        assert self._settings is not None
+        self._process_count += 1
+        return ChainProcess(chain, self._process_count, self._settings.num_cpus)
+
+    def _deployment(
+        self, command: DeployChain, attempt: _Attempt, process: ChainProcess
+    ) -> Deployment:
+        settings, identity = self._settings, process.identity
         assert settings is not None
-        deployment = Deployment(
-            plan,
+        assert identity is not None
+        return Deployment(
+            self._graph.job,
+            command.plan,
             command.generation,
             command.restored,
             settings.secrets,
             settings.folder,
             settings.threads,
+            identity.node_ip,
+            attempt.secret,
+            settings.channel_folder,
+            tcp=self._several_nodes,
         )
-        try:
-            actor = self._create(plan, settings)
-            identity = await asyncio.wait_for(actor.handshake.remote(), HANDSHAKE_TIMEOUT_S)
-            if (identity.chain, identity.generation) != (plan.chain, command.generation):
-                raise ActorLostError(f"another actor answered for chain '{plan.chain}'")
-            error = await actor.deploy.remote(deployment)
-        except TimeoutError:
-            error = ActorLostError(
-                f"no process for chain '{plan.chain}' within {HANDSHAKE_TIMEOUT_S:.0f} s: the "
-                f"cluster may lack resources (it needs num_cpus={settings.num_cpus}); "
-                f"see `ray status`"
-            )
-        except ArkflowError as lost:
-            error = lost
-        except RayError as lost:
-            error = _lost(plan.chain, lost)
-        if error is not None:
-            self._ended(plan.chain, ChainOutcome(OutcomeKind.FAILED, error))
+
+    async def _connect(self, command: ConnectChain, attempt: _Attempt) -> None:
+        """Tell the chain where those behind it listen. If it fails, its `run` tells the end."""
+        chain = command.chain
+        targets = {channel.target for channel in self._graph.chain(chain).channels}
+        peers = {target: attempt.addresses[target] for target in targets}
+        if peers and not await self._processes[chain].connect(attempt.generation, peers):
             return
-        self._runs[plan.chain] = self._start(self._run(plan.chain))
-        self._mailbox.post(ChainReady(self._clock.moment(), command.token, plan.chain))
+        self._mailbox.post(ChainConnected(self._clock.moment(), command.token, chain))
 
-    def _create(self, plan: ChainPlan, settings: JobSettings) -> Any:
-        options: dict[str, Any] = {
-            "num_cpus": settings.num_cpus,
-            "max_restarts": 0,
-            "max_task_retries": 0,
-            "concurrency_groups": CONCURRENCY_GROUPS,
-        }
-        remote: Any = ray.remote(**options)(_grouped(ChainActor))
-        actor = remote.remote(plan.chain, self._generation)
-        self._actors[plan.chain] = actor
-        return actor
+    async def _run(self, process: ChainProcess, attempt: _Attempt) -> None:
+        end = await process.run(attempt.generation)
+        del attempt.running[process.chain]
+        if end.report is not None:
+            self._mailbox.post(end.report)
+        self._ended(process.chain, attempt, end.outcome)
 
-    async def _run(self, chain: ChainId) -> None:
-        try:
-            outcome = await self._actors[chain].run.remote()
-            report = await self._actors[chain].report.remote()
-            self._mailbox.post(report)
-        except RayError as lost:
-            outcome = ChainOutcome(OutcomeKind.FAILED, _lost(chain, lost))
-        self._ended(chain, outcome)
-
-    async def _send(self, command: SendControl) -> None:
-        try:
-            await self._actors[command.chain].control.remote(command.state)
-        except RayError:
-            return  # the `run` call of the same actor reports its death
-
-    async def _close(self, command: CloseChain) -> None:
-        """The chain's components are closed when it ended; the process goes now (T4, D4)."""
-        actor = self._actors.get(command.chain)
-        if actor is not None:
-            ray.kill(actor, no_restart=True)
-        closed = ChainClosed(self._clock.moment(), command.token, command.chain)
-        self._mailbox.post(closed)
+    async def _kill(self, command: KillChain, attempt: _Attempt) -> None:
+        chain = command.chain
+        attempt.killed.add(chain)
+        killed = ActorLostError(f"the process of chain '{chain}' was killed")
+        process = self._processes.get(chain)
+        if process is not None:
+            await process.kill(killed)
+        self._ended(chain, attempt, ChainOutcome(OutcomeKind.FAILED, killed))
 
     async def _heartbeat(self) -> None:
-        """Ask every running chain how it is, each second (D2)."""
+        """Ask every running chain how it is, each second; each has one question at a time (D2)."""
         while True:
             await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
-            for chain in list(self._runs):
-                if not self._runs[chain].done():
-                    self._start(self._ask(chain))
+            for process in self._attempt.running.values():
+                if not process.reporting:
+                    self._start(self._ask(process, self._attempt))
 
-    async def _ask(self, chain: ChainId) -> None:
-        try:
-            report = await self._actors[chain].report.remote()
-        except RayError:
-            return  # the `run` call of the same actor reports its death
+    async def _ask(self, process: ChainProcess, attempt: _Attempt) -> None:
+        report = await process.report(attempt.generation)
         if report is not None:
             self._mailbox.post(report)
 
-    def _ended(self, chain: ChainId, outcome: ChainOutcome) -> None:
-        self._mailbox.post(ChainEnded(self._clock.moment(), chain, outcome))
+    def _ended(self, chain: ChainId, attempt: _Attempt, outcome: ChainOutcome) -> None:
+        moment = self._clock.moment()
+        self._mailbox.post(ChainEnded(moment, chain, attempt.generation, outcome))
 
 
-def _grouped(actor: type[ChainActor]) -> type[ChainActor]:
-    """`actor` with each verb in its concurrency group, so that control stays answerable (P4)."""
-
-    class Grouped(actor):  # type: ignore[valid-type,misc]
-        run = ray.method(concurrency_group="run")(actor.run)
-        control = ray.method(concurrency_group="control")(actor.control)
-        report = ray.method(concurrency_group="control")(actor.report)
-        take_lines = ray.method(concurrency_group="lines")(actor.take_lines)
-        close_lines = ray.method(concurrency_group="lines")(actor.close_lines)
-
-    Grouped.__name__ = Grouped.__qualname__ = actor.__name__
-    return Grouped
-
-
-def _lost(chain: ChainId, error: RayError) -> ActorLostError:
-    told = f"{type(error).__name__}: {first_line(error)}"
-    return ActorLostError(f"the process of chain '{chain}' died: {told}")
+def _several_nodes() -> bool:
+    """Whether chains may be on different nodes: then they listen on the network too (H1)."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return len([node for node in nodes if node["Alive"]]) > 1
 
 
 __all__ = ["CoordinatorActor", "JobSettings"]

@@ -61,7 +61,7 @@ def _inline(
     for graph in graphs:
         components = RegistryComponents(_secrets(graph, settings.environment), lines)
         runner = InlineRunner(components, SystemClock(), caller=ThreadCaller())
-        running.append(RunningJob(graph.job, len(graph.chains), runner.run_job(graph)))
+        running.append(RunningJob(graph, runner.run_job(graph)))
     return RunningJobs(running)
 
 
@@ -71,6 +71,7 @@ def _on_ray(
     lines: LineOutput,
     on_phase: Callable[[str], None],
 ) -> RunningJobs:
+    from arkflow_ray.runtime.channel_folder import new_channel_folder
     from arkflow_ray.runtime.coordinator_actor import JobSettings
     from arkflow_ray.runtime.ray_job import RayRunner
     from arkflow_ray.runtime.ray_session import open_session
@@ -82,9 +83,11 @@ def _on_ray(
         chains = sum(len(graph.chains) for graph in graphs)
         on_phase(f"creating {chains} chain actor{'s' if chains != 1 else ''}")
         for graph, values in zip(graphs, secrets, strict=True):
-            job_settings = JobSettings(session.num_cpus, THREADS_PER_CHAIN, os.getcwd(), values)
+            job_settings = JobSettings(
+                session.num_cpus, THREADS_PER_CHAIN, os.getcwd(), values, new_channel_folder()
+            )
             runner = RayRunner(job_settings, lines)
-            running.append(RunningJob(graph.job, len(graph.chains), runner.run_job(graph)))
+            running.append(RunningJob(graph, runner.run_job(graph)))
     except BaseException:
         for job in running:
             job.cancel()  # in a Ray that is not ours, it would go on

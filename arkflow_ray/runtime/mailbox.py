@@ -58,10 +58,14 @@ class Mailbox(Generic[E]):
             if timer is not None:
                 timer.cancel()
 
-    def _wake(self) -> None:
-        self._waking = False  # before the queues are drained: a post after this wakes again
+    def wake(self) -> None:
+        """End the wait in progress. On the loop."""
         if self._waiter is not None:
             _release(self._waiter)
+
+    def _wake(self) -> None:
+        self._waking = False  # before the queues are drained: a post after this wakes again
+        self.wake()
 
 
 def _release(waiter: "asyncio.Future[None]") -> None:

@@ -2,23 +2,27 @@
 
 A `KernelHandle`. `wait` polls: the completion of the coordinator's `run` call ends it, and its
 status is fetched in between. Rows of `stdout` sinks are taken from the chain actors by a thread
-each (P9).
+each (P9); an actor that takes the place of another gets a thread of its own, which begins when
+everything that the one before handed over is printed.
 """
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 
 from arkflow_kernel.errors import ActorLostError, ResourceError, SinkError
-from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.ids import FIRST_GENERATION, ChainId, Generation
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import LineOutput
 from arkflow_kernel.protocol import JobOutcome, JobStatus, OutcomeKind
+from arkflow_ray.runtime.channel_folder import remove_channel_folder
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
+from arkflow_ray.runtime.lines import Lines
 from arkflow_ray.runtime.ray_errors import first_line
 
 POLL_S = 0.2
@@ -28,8 +32,16 @@ ANSWER_TIMEOUT_S = 30.0
 START_TIMEOUT_S = 120.0
 """How long the coordinator's process may take to come up."""
 
-FIRST_GENERATION = Generation(1)
 STDOUT_TYPE = "stdout"
+
+
+@dataclass(frozen=True, slots=True)
+class _Printer:
+    """Who prints a chain's rows: which actor, since which generation."""
+
+    generation: Generation
+    actor: Any
+    thread: threading.Thread
 
 
 class RayJob(KernelHandle):
@@ -38,7 +50,9 @@ class RayJob(KernelHandle):
     def __init__(self, graph: ExecutionGraph, settings: JobSettings, lines: LineOutput) -> None:
         self._graph = graph
         self._lines = lines
-        self._printers: dict[ChainId, threading.Thread] = {}
+        self._settings = settings
+        self._printing = [chain.chain for chain in graph.chains if _prints(chain.sinks)]
+        self._printers: dict[ChainId, _Printer] = {}
         remote: Any = ray.remote(num_cpus=0, max_restarts=0)(CoordinatorActor)
         self._coordinator = remote.remote(graph, FIRST_GENERATION)
         self._status = self._first_status()
@@ -57,7 +71,8 @@ class RayJob(KernelHandle):
             outcome = JobOutcome(OutcomeKind.FAILED, lost)
         ray.kill(self._coordinator, no_restart=True)
         for printer in self._printers.values():
-            printer.join()
+            printer.thread.join()
+        remove_channel_folder(self._settings.channel_folder)
         return outcome
 
     def stop(self) -> None:
@@ -73,15 +88,33 @@ class RayJob(KernelHandle):
         return self._status
 
     def _poll(self) -> None:
-        """Fetch the status, and print for chains that have come up."""
-        self._status = self._ask(self._coordinator.status.remote())
-        printing = [c.chain for c in self._graph.chains if _prints(c.sinks)]
-        if all(chain in self._printers for chain in printing):
+        """Fetch the status, and print for chains that came up or got another actor."""
+        status: JobStatus = self._ask(self._coordinator.status.remote())
+        self._status = status
+        if all(self._prints_since(chain) == status.generation for chain in self._printing):
             return
         actors = self._ask(self._coordinator.chain_actors.remote())
-        for chain in printing:
-            if chain in actors and chain not in self._printers:
-                self._printers[chain] = _printer(chain, actors[chain], self._lines)
+        for chain in self._printing:
+            if chain in actors:
+                self._print(chain, *actors[chain])
+
+    def _prints_since(self, chain: ChainId) -> Generation | None:
+        printer = self._printers.get(chain)
+        return None if printer is None else printer.generation
+
+    def _print(self, chain: ChainId, generation: Generation, actor: Any) -> None:
+        before = self._printers.get(chain)
+        if before is not None and before.actor == actor:
+            thread = before.thread
+        else:
+            thread = threading.Thread(
+                target=_print_after,
+                args=(None if before is None else before.thread, actor, self._lines),
+                name=f"print-{chain}",
+                daemon=True,
+            )
+            thread.start()
+        self._printers[chain] = _Printer(generation, actor, thread)
 
     def _first_status(self) -> JobStatus:
         try:
@@ -114,27 +147,26 @@ def _prints(sinks: Any) -> bool:
     return any(sink.component.type == STDOUT_TYPE for sink in sinks)
 
 
-def _printer(chain: ChainId, actor: Any, lines: LineOutput) -> threading.Thread:
-    thread = threading.Thread(
-        target=_print_lines, args=(actor, lines), name=f"print-{chain}", daemon=True
-    )
-    thread.start()
-    return thread
+def _print_after(before: threading.Thread | None, actor: Any, output: LineOutput) -> None:
+    """Print for an actor once the printer of the one before, which is dead, has finished."""
+    if before is not None:
+        before.join()
+    _print_lines(actor, output)
 
 
 def _print_lines(actor: Any, output: LineOutput) -> None:
     """Print what the chain's `stdout` sinks hand over, until its actor is gone."""
-    printed = 0
+    generation, printed = Generation(0), 0
     try:
         while True:
-            lines = ray.get(actor.take_lines.remote(printed))
+            lines: Lines = ray.get(actor.take_lines.remote(generation, printed))
             if lines.closed:
                 return
-            if lines.number > printed:
+            if lines.number and (lines.generation, lines.number) > (generation, printed):
                 output.put(lines.data)
-                printed = lines.number
+                generation, printed = lines.generation, lines.number
     except RayError:
-        return  # the chain has ended; its rows were confirmed before
+        return  # the process has ended; what it handed over is printed
     except SinkError:
         actor.close_lines.remote()
     except BaseException:

@@ -16,6 +16,7 @@ import ray
 
 from arkflow_kernel.errors import ClusterError, ResourceError
 from arkflow_kernel.limits import MIB
+from arkflow_ray.runtime.channel_folder import short_folder
 from arkflow_ray.runtime.ray_errors import first_line
 
 OBJECT_STORE_BYTES: Final = 128 * MIB
@@ -93,7 +94,7 @@ def _start(on_phase: Callable[[str], None]) -> RaySession:
     on_phase("starting Ray")
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    folder = tempfile.mkdtemp(prefix="afr-", dir=_short_folder())
+    folder = tempfile.mkdtemp(prefix="afr-", dir=short_folder())
     options: dict[str, Any] = {"_temp_dir": folder}
     plasma = _plasma_folder(folder, on_phase)
     if plasma is not None:
@@ -117,12 +118,6 @@ def _start(on_phase: Callable[[str], None]) -> RaySession:
             "`arkflow-ray run --inline` runs without Ray"
         ) from error
     return RaySession(True, True, CPUS_PER_CHAIN_LOCAL, folder)
-
-
-def _short_folder() -> str:
-    """A folder short enough for Unix sockets below it (107 bytes)."""
-    folder = tempfile.gettempdir()
-    return folder if len(folder) <= 30 else "/tmp"
 
 
 def _plasma_folder(folder: str, on_phase: Callable[[str], None]) -> str | None:

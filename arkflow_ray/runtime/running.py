@@ -7,6 +7,7 @@ from typing import Protocol
 from arkflow_kernel.errors import ArkflowError, ComponentError
 from arkflow_kernel.ids import JobId
 from arkflow_kernel.kernel_handle import KernelHandle
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobOutcome, JobStatus, OutcomeKind
 
 
@@ -21,9 +22,9 @@ class Session(Protocol):
 class RunningJob:
     """A job and the thread that waits for it. All methods but `run` return at once."""
 
-    def __init__(self, job: JobId, chains: int, handle: KernelHandle) -> None:
-        self.job = job
-        self.chains = chains
+    def __init__(self, graph: ExecutionGraph, handle: KernelHandle) -> None:
+        self.job = graph.job
+        self.graph = graph
         self._handle = handle
         self._outcome: JobOutcome | None = None
 

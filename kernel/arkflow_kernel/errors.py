@@ -108,6 +108,10 @@ class SinkError(ArkflowError):
     """A sink cannot open, write, confirm or close."""
 
 
+class OutputClosedError(SinkError):
+    """Whoever took a sink's rows is gone for good, as the reader of stdout: no attempt heals it."""
+
+
 class ComponentError(ArkflowError):
     """A component cannot be built or opened for a reason that is neither source nor sink."""
 
@@ -150,6 +154,7 @@ __all__ = [
     "ConfigError",
     "Issue",
     "OperatorTimeoutError",
+    "OutputClosedError",
     "ProcessingError",
     "ProtocolError",
     "ResourceError",

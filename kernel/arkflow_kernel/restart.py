@@ -3,8 +3,9 @@
 Rules
 - The first restart after a quiet time is immediate; the following ones wait, longer each time.
 - What trying again cannot heal ends the job: a wrong configuration, a bad row that nobody takes, a
-  first deployment that fails (nothing was read, and whoever started the job reads the error), and
-  one operator that fails three attempts in a row with the same error and no progress between.
+  reader of stdout that has gone, a first deployment that fails (nothing was read, and whoever
+  started the job reads the error), and one operator that fails three attempts in a row with the
+  same error and no progress between.
 - A lost process or a broken channel is never deterministic.
 """
 
@@ -17,6 +18,7 @@ from arkflow_kernel.errors import (
     BadRowError,
     ChannelError,
     ConfigError,
+    OutputClosedError,
     ProcessingError,
     ResourceError,
 )
@@ -24,7 +26,7 @@ from arkflow_kernel.ids import MonotonicMs
 from arkflow_kernel.limits import DETERMINISTIC_ATTEMPTS
 from arkflow_kernel.plan import RestartPlan
 
-_HOPELESS = (ConfigError, BadRowError)
+_HOPELESS = (ConfigError, BadRowError, OutputClosedError)
 _OF_THE_CLUSTER = (ActorLostError, ChannelError, ResourceError)
 
 

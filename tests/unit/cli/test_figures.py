@@ -1,6 +1,7 @@
 """Figures, rates and results of jobs."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,7 @@ from arkflow_kernel.ids import ChainId, MonotonicMs, OperatorId, OutputId, WallM
 from arkflow_kernel.metrics import ChainStatistics, OperatorCounts
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
+from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
 from arkflow_ray.observability.figures import JobFigures, RateMeter, figures
 from arkflow_ray.observability.results import advice, job_result, results_json, results_text
 
@@ -35,9 +37,27 @@ def test_figures_are_summed_over_chains() -> None:
         rows_to=((OutputId("out"), 7), (OutputId("err"), 5)),
     )
     second = ChainStatistics(ChainId("a-1"), rows_in=1, rows_to=((OutputId("out"), 1),))
-    assert figures("j", status(first, second), 2) == JobFigures(
+    graph = job_plan(
+        chain_plan("a-0", sinks=("out",), error_sink="err"),
+        chain_plan("a-1", sinks=("out",)),
+        name="j",
+    )
+    assert figures(graph, status(first, second)) == JobFigures(
         "j", JobState.RUNNING, "", 2, 0, 14, {"out": 8, "err": 5}, 5, 1
     )
+
+
+def test_rows_between_chains_are_neither_read_nor_written() -> None:
+    channel = channel_plan("edge", "a-0", "b-0")
+    graph = job_plan(
+        chain_plan("a-0", sinks=(), channels=(channel,)),
+        chain_plan("b-0", inputs=(channel,), sinks=("out",)),
+        name="j",
+    )
+    first = ChainStatistics(ChainId("a-0"), rows_in=10, rows_to=((channel.output, 10),))
+    second = ChainStatistics(ChainId("b-0"), rows_in=10, rows_to=((OutputId("out"), 9),))
+    found = figures(graph, replace(status(first, second), restarts=2))
+    assert (found.read, dict(found.written), found.restarts) == (10, {"out": 9}, 2)
 
 
 def test_a_rate_is_the_mean_over_the_window() -> None:
@@ -72,6 +92,12 @@ def test_a_result_is_told_in_lines() -> None:
     )
 
 
+def test_a_result_after_restarts_says_whose_figures_it_shows() -> None:
+    again = job_result(replace(FINISHED, restarts=2), JobOutcome(OutcomeKind.FINISHED), 2.0)
+    assert "  restarts 2; the figures are those of the last attempt\n" in results_text([again])
+    assert again.as_dict()["restarts"] == 2
+
+
 def test_a_result_is_told_in_json() -> None:
     failed = job_result(FINISHED, JobOutcome(OutcomeKind.FAILED, SinkError("full")), 2.0)
     told = json.loads(results_json([failed], 1))
@@ -86,6 +112,7 @@ def test_a_result_is_told_in_json() -> None:
                 "skipped_rows": 9,
                 "duration_s": 2.0,
                 "rows_per_s": 1000.0,
+                "restarts": 0,
                 "error": {"type": "SinkError", "message": "full"},
             }
         ],

@@ -175,7 +175,7 @@ def test_a_bounded_source_is_processed_in_order_and_everything_is_closed(workers
     assert sink.rows == list(range(200))
     assert outcome.frontier[0].position == {"next": 200}
     assert (source.closed, operator.closed, sink.closed) == (1, 1, 1)
-    assert chain.report().statistics.rows_in == 200
+    assert chain.report().result().statistics.rows_in == 200
 
 
 def test_nothing_is_read_before_the_first_control_state() -> None:

@@ -1,8 +1,6 @@
 """Faults of our own on the driver's side of a Ray job are told, not waited for (P3). No Ray."""
 
 import asyncio
-import os
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +18,9 @@ from arkflow_kernel.plan import (
     SinkPlan,
     SourcePlan,
 )
-from arkflow_kernel.protocol import ControlState, OutcomeKind
 from arkflow_ray.config.project import CheckedJob
 from arkflow_ray.runtime import ray_job, ray_session
-from arkflow_ray.runtime.chain_actor import ChainActor, Deployment
+from arkflow_ray.runtime.chain_process import ChainProcess
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
 from arkflow_ray.runtime.launch import RunSettings, launch
 from arkflow_ray.runtime.lines import LineBuffer, Lines
@@ -41,35 +38,17 @@ GRAPH = ExecutionGraph(JobId("j"), 1, Mode.ACK, (PLAN,), (), 1)
 class Unpicklable(CoordinatorActor):
     """Creating a chain actor fails in a way that no rule knows."""
 
-    def _create(self, plan: ChainPlan, settings: JobSettings) -> Any:
+    def _create(self, chain: ChainId) -> ChainProcess:
         raise TypeError("cannot pickle this")
 
 
 def test_a_fault_in_a_command_ends_the_job_and_is_not_waited_for() -> None:
     async def run() -> None:
-        settings = JobSettings(0.01, 1, "/", {})
+        settings = JobSettings(0.01, 1, "/", {}, "afc-test")
         await asyncio.wait_for(Unpicklable(GRAPH, Generation(1)).run(settings), 30)
 
     with pytest.raises(TypeError, match="cannot pickle this"):
         asyncio.run(run())
-
-
-def test_a_run_that_is_asked_for_again_tells_the_same_end() -> None:
-    deployment = Deployment(PLAN, Generation(1), (), {}, os.getcwd(), os.cpu_count() or 1)
-
-    async def run() -> None:
-        actor = ChainActor(PLAN.chain, Generation(1))
-        assert await actor.deploy(deployment) is None
-        await actor.control(ControlState(Generation(1)))
-        first = await asyncio.wait_for(actor.run(), 30)
-        assert first.kind is OutcomeKind.FINISHED
-        assert await asyncio.wait_for(actor.run(), 30) == first
-
-    interval_s = sys.getswitchinterval()
-    try:
-        asyncio.run(run())
-    finally:
-        sys.setswitchinterval(interval_s)
 
 
 def test_jobs_that_were_started_before_one_that_cannot_start_are_cancelled(
@@ -111,7 +90,7 @@ def test_a_printer_that_fails_tells_the_sink_that_nobody_prints(
 ) -> None:
     closed: list[bool] = []
     actor = SimpleNamespace(
-        take_lines=SimpleNamespace(remote=lambda _: Lines(1, b"a\n")),
+        take_lines=SimpleNamespace(remote=lambda *_: Lines(Generation(1), 1, b"a\n")),
         close_lines=SimpleNamespace(remote=lambda: closed.append(True)),
     )
     monkeypatch.setattr(ray, "get", lambda reference: reference)

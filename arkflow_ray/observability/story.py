@@ -1,0 +1,91 @@
+"""What happens to a job beside its figures, told once: restarts, and waits that stall (D3, E5).
+
+A job's status holds the last changes of its state and what stalls now. Somebody looks at it
+several times a second; this remembers what was told.
+"""
+
+from dataclasses import dataclass, field
+
+from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.metrics import Wait
+from arkflow_kernel.protocol import JobState, JobStatus, Transition
+
+AT_ONCE = "at once"
+"""How the cause of a restart that does not wait ends: nobody needs a line for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """A line for the user, and its fields for log lines in JSON. `warning`: something is wrong."""
+
+    text: str
+    warning: bool
+    fields: dict[str, object] = field(default_factory=dict)
+
+
+class JobStory:
+    """What was told of one job."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._told = 0
+        self._generation: Generation | None = None
+        self._stalled: set[tuple[ChainId, str]] = set()
+
+    def news(self, status: JobStatus) -> list[JobEvent]:
+        """What is worth a line and was not told yet, in the order in which it happened."""
+        found = [self._changed(status, change) for change in self._new_transitions(status)]
+        return [*(event for event in found if event is not None), *self._waits(status)]
+
+    def _new_transitions(self, status: JobStatus) -> list[Transition]:
+        new = [change for change in status.transitions if change.number > self._told]
+        if new:
+            self._told = new[-1].number
+        return new
+
+    def _changed(self, status: JobStatus, change: Transition) -> JobEvent | None:
+        fields: dict[str, object] = {
+            "job": self._job,
+            "state": change.after.value,
+            "cause": change.cause,
+            "generation": int(status.generation),
+            "restarts": status.restarts,
+        }
+        restarting = change.after is JobState.RESTARTING
+        if restarting and change.before is not JobState.RESTARTING:
+            return JobEvent(f"job {self._job}: {change.cause}; it is restarted", True, fields)
+        if restarting and not change.cause.endswith(AT_ONCE):
+            return JobEvent(f"job {self._job}: {change.cause}", True, fields)
+        if change.after is JobState.DEPLOYING and change.before is JobState.RESTARTING:
+            return JobEvent(f"job {self._job}: {change.cause}", True, fields)
+        return None
+
+    def _waits(self, status: JobStatus) -> list[JobEvent]:
+        if status.generation != self._generation:
+            self._generation = status.generation
+            self._stalled.clear()  # those waits ended with their attempt
+        waits = {(chain, wait.on): wait for chain, found in status.waits.items() for wait in found}
+        new = [key for key in waits if key not in self._stalled]
+        over = [key for key in self._stalled if key not in waits]
+        self._stalled = set(waits)
+        stalls = [self._stall(chain, waits[chain, on]) for chain, on in new]
+        return [*stalls, *(self._goes_on(chain, on) for chain, on in sorted(over))]
+
+    def _stall(self, chain: ChainId, wait: Wait) -> JobEvent:
+        seconds = wait.waited_ms / 1000
+        text = (
+            f"job {self._job}: chain '{chain}' has waited {seconds:.0f} s for {wait.on}: "
+            f"{wait.detail}; it goes on waiting"
+        )
+        fields: dict[str, object] = {"waits_for": wait.on, "detail": wait.detail}
+        return JobEvent(text, True, {**self._chain(chain), **fields, "waited_ms": wait.waited_ms})
+
+    def _goes_on(self, chain: ChainId, on: str) -> JobEvent:
+        text = f"job {self._job}: chain '{chain}' waits no longer for {on}"
+        return JobEvent(text, False, {**self._chain(chain), "waited_for": on})
+
+    def _chain(self, chain: ChainId) -> dict[str, object]:
+        return {"job": self._job, "chain": chain}
+
+
+__all__ = ["JobEvent", "JobStory"]

@@ -1,0 +1,202 @@
+"""One chain actor as its coordinator sees it: verbs that all have an end (P2, P3, D2, D4).
+
+What goes wrong with the actor itself is an `ActorLostError` that names the chain. An actor that
+does not answer in time is killed, so that its `run` call ends too and nothing of it is left.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
+from functools import cache
+from typing import Any, Final, TypeVar
+
+import ray
+from ray.exceptions import RayError
+
+from arkflow_kernel.errors import ActorLostError, ArkflowError
+from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
+from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState, OutcomeKind
+from arkflow_ray.runtime.chain_actor import (
+    CONCURRENCY_GROUPS,
+    ActorIdentity,
+    ChainActor,
+    Deployed,
+    Deployment,
+    RunEnd,
+)
+from arkflow_ray.runtime.channels.addresses import Address
+from arkflow_ray.runtime.channels.exchange import CONNECT_TIMEOUT_S
+from arkflow_ray.runtime.ray_errors import first_line
+
+START_TIMEOUT_S: Final = 60.0
+"""How long a new process may take to come up."""
+
+ANSWER_TIMEOUT_S: Final = HEARTBEAT_TIMEOUT_MS / 1000
+"""How long a process that is up may take for an answer that needs no work."""
+
+OPEN_TIMEOUT_S: Final = 120.0
+"""How long a chain's components may take to open."""
+
+CONNECT_ANSWER_TIMEOUT_S: Final = CONNECT_TIMEOUT_S + ANSWER_TIMEOUT_S
+
+END_TIMEOUT_S: Final = 10.0
+"""How long a killed process of this node may take to vanish."""
+
+RAY_KILL_S: Final = 6.0
+"""After so long Ray has killed a process that did not follow; for those of other nodes."""
+
+T = TypeVar("T")
+
+
+class ChainProcess:
+    """A chain actor, from its creation to its end. `number` tells the actors of a job apart."""
+
+    def __init__(self, chain: ChainId, number: int, num_cpus: float) -> None:
+        self.chain = chain
+        self.actor: Any = _remote(num_cpus).remote(chain, number)
+        self.identity: ActorIdentity | None = None
+        self.reporting = False
+        self._number = number
+        self._num_cpus = num_cpus
+        self._why: ArkflowError | None = None
+        self._killed = False
+
+    @property
+    def usable(self) -> bool:
+        """Whether the next generation may be given to it (P1)."""
+        return self.identity is not None and not self._killed
+
+    async def handshake(self) -> ActorIdentity:
+        """Make sure that it is there and is the one that was made (P2). Raises `ActorLostError`."""
+        identity: ActorIdentity
+        if self.identity is None:
+            late = (
+                f"no process for chain '{self.chain}' within {START_TIMEOUT_S:.0f} s: the cluster "
+                f"may lack resources (it needs num_cpus={self._num_cpus:g}); see `ray status`"
+            )
+            identity = await self._answer(self.actor.handshake.remote(), START_TIMEOUT_S, late)
+        else:
+            late = f"the process of chain '{self.chain}' does not answer any more"
+            identity = await self._answer(self.actor.handshake.remote(), ANSWER_TIMEOUT_S, late)
+        if (identity.chain, identity.number) != (self.chain, self._number):
+            raise ActorLostError(f"another actor answered for chain '{self.chain}'")
+        self.identity = identity
+        return identity
+
+    async def deploy(self, deployment: Deployment) -> Deployed:
+        """Build and open the chain. Raises `ArkflowError` that says why not."""
+        late = (
+            f"chain '{self.chain}' was not opened within {OPEN_TIMEOUT_S:.0f} s: one of its "
+            "components waits for something"
+        )
+        call = self.actor.deploy.remote(deployment)
+        deployed: Deployed | ArkflowError = await self._answer(call, OPEN_TIMEOUT_S, late)
+        if isinstance(deployed, ArkflowError):
+            raise deployed
+        return deployed
+
+    async def connect(self, generation: Generation, peers: Mapping[ChainId, Address]) -> bool:
+        """Open the chain's outgoing channels. False: its `run` tells why not."""
+        seconds = CONNECT_ANSWER_TIMEOUT_S
+        late = f"chain '{self.chain}' did not connect its channels within {seconds:.0f} s"
+        call = self.actor.connect.remote(generation, peers)
+        try:
+            error: ArkflowError | None = await self._answer(call, seconds, late)
+        except ActorLostError:
+            return False
+        return error is None
+
+    async def run(self, generation: Generation) -> RunEnd:
+        """The end of the chain; a lost actor is one. After a hung one nothing is left of it."""
+        try:
+            end: RunEnd = await self.actor.run.remote(generation)
+        except RayError as error:
+            lost = self._why or self._lost(error)
+            await self.kill(lost)
+            return RunEnd(ChainOutcome(OutcomeKind.FAILED, lost))
+        if end.hung:
+            await self.kill(ActorLostError(f"a thread of chain '{self.chain}' hung"))
+        return end
+
+    async def control(self, state: ControlState) -> None:
+        """Tell the state; may be lost (B2)."""
+        with suppress(RayError, TimeoutError):  # the `run` call of the same actor tells its death
+            await asyncio.wait_for(self.actor.control.remote(state), ANSWER_TIMEOUT_S)
+
+    async def report(self, generation: Generation) -> ChainReport | None:
+        """How the chain is; None if it did not say so in time. At most one call at a time."""
+        self.reporting = True
+        try:
+            call = self.actor.report.remote(generation)
+            report: ChainReport | None = await asyncio.wait_for(call, ANSWER_TIMEOUT_S)
+        except (RayError, TimeoutError):
+            return None  # the coordinator counts how long nothing was heard
+        finally:
+            self.reporting = False
+        return report
+
+    async def leave(self) -> None:
+        """The job is over: whatever it left on its node goes; then it is killed."""
+        if self.usable:
+            with suppress(RayError, TimeoutError):
+                await asyncio.wait_for(self.actor.leave.remote(), ANSWER_TIMEOUT_S)
+        self._killed = True
+        ray.kill(self.actor, no_restart=True)
+
+    async def kill(self, why: ArkflowError) -> None:
+        """End the process without asking it; returns when it is gone (D4)."""
+        self._why = self._why or why
+        self._killed = True
+        ray.kill(self.actor, no_restart=True)
+        if self.identity is None:
+            return  # it never began to work
+        if self.identity.node_id == ray.get_runtime_context().get_node_id():
+            await self.identity.process.end(END_TIMEOUT_S)
+        else:
+            await asyncio.sleep(RAY_KILL_S)
+
+    async def _answer(self, call: Awaitable[T], timeout_s: float, late: str) -> T:
+        try:
+            return await asyncio.wait_for(call, timeout_s)
+        except TimeoutError:
+            lost = ActorLostError(late)
+            await self.kill(lost)
+            raise lost from None
+        except RayError as error:
+            lost = self._lost(error)
+            await self.kill(lost)
+            raise self._why or lost from None
+
+    def _lost(self, error: RayError) -> ActorLostError:
+        told = f"{type(error).__name__}: {first_line(error)}"
+        return ActorLostError(f"the process of chain '{self.chain}' died: {told}")
+
+
+@cache
+def _remote(num_cpus: float) -> Any:
+    """The class for Ray; made once, because Ray sends every class that it meets to the workers."""
+    options: dict[str, Any] = {
+        "num_cpus": num_cpus,
+        "max_restarts": 0,
+        "max_task_retries": 0,
+        "concurrency_groups": CONCURRENCY_GROUPS,
+    }
+    return ray.remote(**options)(_grouped(ChainActor))
+
+
+def _grouped(actor: type[ChainActor]) -> type[ChainActor]:
+    """`actor` with each verb in its concurrency group, so that control stays answerable (P4)."""
+
+    class Grouped(actor):  # type: ignore[valid-type,misc]
+        run = ray.method(concurrency_group="run")(actor.run)
+        control = ray.method(concurrency_group="control")(actor.control)
+        report = ray.method(concurrency_group="control")(actor.report)
+        take_lines = ray.method(concurrency_group="lines")(actor.take_lines)
+        close_lines = ray.method(concurrency_group="lines")(actor.close_lines)
+
+    Grouped.__name__ = Grouped.__qualname__ = actor.__name__
+    return Grouped
+
+
+__all__ = ["ChainProcess"]
