@@ -117,8 +117,11 @@ def _inherited_parallelism(topology: Topology) -> Iterator[str]:
 
 
 def _set_to_one(topology: Topology) -> str:
-    names = ", ".join(f"'{name}'" for name in _parallel_ends(topology))
-    return f"Set `parallelism: 1` on {names}; the other operators keep the job's value"
+    ends = _parallel_ends(topology)
+    text = f"Set `parallelism: 1` on {', '.join(map(repr, ends))}"
+    if any(topology.operators[name].kind == "source" for name in ends):
+        text += ", and `type: rebalance` or `partitioned: true` on the edges behind sources"
+    return f"{text}; the other operators keep the job's value"
 
 
 UNAVAILABLE: Final[tuple[Unavailable, ...]] = (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from arkflow_kernel.job import JobSpec, StreamSpec
-from arkflow_kernel.job_validation import UNAVAILABLE, unavailable
+from arkflow_kernel.job_validation import UNAVAILABLE, unavailable, validate_job
 from arkflow_kernel.stream_compiler import compile_stream
 from arkflow_kernel.topology import Topology
 
@@ -90,9 +90,19 @@ def test_a_jobs_parallelism_is_one_error_that_names_every_source_and_sink(job: J
     assert issue.path == "parallelism"
     assert issue.message == (
         "a job's parallelism above 1 for its sources and sinks is not available in this release; "
-        "it comes with scale-out. Set `parallelism: 1` on 'gates', 'totals'; the other operators "
+        "it comes with scale-out. Set `parallelism: 1` on 'gates', 'totals', and "
+        "`type: rebalance` or `partitioned: true` on the edges behind sources; the other operators "
         "keep the job's value"
     )
+
+
+def test_following_the_advice_on_parallelism_makes_the_job_right(job: Jobs) -> None:
+    def change(entry: dict[str, Any]) -> None:
+        entry["parallelism"] = 4
+        entry["operators"][0]["parallelism"] = entry["operators"][2]["parallelism"] = 1
+        entry["edges"][0]["type"] = "rebalance"
+
+    assert [*validate_job(job(change)), *unavailable(job(change))] == []
 
 
 def test_own_values_of_sources_and_sinks_lift_the_error_of_the_job(job: Jobs) -> None:
