@@ -67,7 +67,7 @@ class Compactor:
             return known[1]
         if any(_plain_type(field.type) != field.type for field in schema):
             return None
-        nested = tuple(i for i, field in enumerate(schema) if field.type.num_fields)
+        nested = tuple(i for i, field in enumerate(schema) if _is_nested(field.type))
         self._plain = schema, nested
         return nested
 
@@ -117,10 +117,11 @@ def _plain(column: Any) -> Any:
     target = _plain_type(kind)
     if not len(column):
         return pa.nulls(0, target)
-    if target == kind and not (kind.num_fields and _hollow(column)):
+    if target == kind and not (_is_nested(kind) and _hollow(column)):
         return column
     if isinstance(column, pa.ExtensionArray):
-        return _plain(column.storage)
+        storage = _plain(column.storage)
+        return pa.ExtensionArray.from_storage(kind, storage) if target == kind else storage
     if types.is_string_view(kind) or types.is_binary_view(kind):
         return column.cast(target)
     if types.is_dictionary(kind):
@@ -169,6 +170,12 @@ def _plain_list(column: Any, target: Any) -> Any:
     offsets = pa.array(ends)
     made = pa.LargeListArray if large else pa.ListArray
     return made.from_arrays(offsets, _plain(column.flatten()), type=target, mask=mask)
+
+
+def _is_nested(kind: Any) -> bool:
+    while isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    return bool(kind.num_fields)
 
 
 def _hollow(column: Any) -> bool:

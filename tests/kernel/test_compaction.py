@@ -193,3 +193,22 @@ def test_a_long_text_that_every_row_shares_is_decoded_in_parts(kind: str) -> Non
     assert all(part.nbytes <= SLICE_BYTES_MAX + MIB for part in parts)
     assert sum(part.num_rows for part in parts) == 64
     assert [len(str(t)) for part in parts for t in part.column(0).to_pylist()] == [MIB, 5] * 32
+
+
+def test_a_dictionary_of_lists_is_decoded_in_parts_too() -> None:
+    words = pa.array([["w" * MIB]])
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * 32, pa.int8()), words)
+    parts = list(Compactor().parts(pa.RecordBatch.from_arrays([column], names=["c"])))
+    assert sum(part.num_rows for part in parts) == 32
+    assert all(part.nbytes <= SLICE_BYTES_MAX for part in parts)
+
+
+def test_an_extension_over_lists_without_elements_sends_no_offsets_of_its_parent() -> None:
+    storage = pa.array([[[]], [[]], [["xxxxx"] * 20_000]])
+    opaque = pa.opaque(storage.type, "lists", "us")
+    column = pa.ExtensionArray.from_storage(opaque, storage)
+    batch = pa.RecordBatch.from_arrays([column], names=["c"]).slice(0, 2)
+    plain = compacted(batch)
+    assert plain.to_pylist() == batch.to_pylist()
+    assert plain.schema.field("c").type == opaque
+    assert plain.serialize().size < HEADER_BYTES
