@@ -16,12 +16,15 @@ from arkflow_kernel.protocol import (
     Control,
     ControlState,
     Desired,
+    Emit,
     EndChain,
     FlushSink,
+    GrantCredit,
     ItemDone,
     LaneSlice,
     NextSlice,
     OutcomeKind,
+    Piece,
     ReadSource,
     Request,
     RequestFailed,
@@ -42,6 +45,11 @@ from arkflow_kernel.testing.virtual_clock import VirtualClock
 G1 = Generation(1)
 
 
+def _slice(*numbers: int) -> LaneSlice:
+    """One batch of one row for the sink per number."""
+    return LaneSlice(tuple(Piece(OutputId("sink"), rows_batch("a", [n]), 10) for n in numbers))
+
+
 class Driver:
     """Performs what the machine asks for as Hypothesis (or a test) decides."""
 
@@ -58,6 +66,7 @@ class Driver:
             if isinstance(command, EndChain):
                 self.end = command
             else:
+                assert not isinstance(command, Emit | GrantCredit), "it has no channels"
                 self.open[command.token] = command
         self.task.validate()
 
@@ -75,7 +84,7 @@ class Driver:
                 more = left > 0 and isinstance(request, Submit | NextSlice)
                 if more:
                     self.slices[token] = left - 1
-                slice_ = LaneSlice(tuple((OutputId("sink"), rows_batch("a", [1])) for _ in "ab"))
+                slice_ = _slice(1, 1)
                 self.take(ItemDone(at, token, slice_ if choice % 2 else LaneSlice(), more))
             case Write() | RollSink() | FlushSink():
                 if isinstance(request, Write):
@@ -198,7 +207,7 @@ def test_a_slice_with_more_batches_than_the_sink_takes_leaves_in_parts() -> None
     _read(driver, SourceBatch(SplitId("a"), rows_batch("a", range(9)), {"row": 9}))
     item = next(r for r in driver.open.values() if isinstance(r, Submit))
     assert isinstance(item.item, RunItem)
-    slice_ = LaneSlice(tuple((OutputId("sink"), rows_batch("a", [n])) for n in range(9)))
+    slice_ = _slice(*range(9))
     driver.take(ItemDone(driver.clock.moment(), item.token, slice_))
     seen = []
     for n in range(1, 10):
@@ -218,7 +227,7 @@ def test_a_sink_that_confirms_what_it_was_not_given_fails_the_chain() -> None:
     driver.control()
     _read(driver, SourceBatch(SplitId("a"), rows_batch("a", [1]), {"row": 1}))
     item = next(r for r in driver.open.values() if isinstance(r, Submit))
-    slice_ = LaneSlice(((OutputId("sink"), rows_batch("a", [1])),))
+    slice_ = _slice(1)
     driver.take(ItemDone(driver.clock.moment(), item.token, slice_))
     write = next(r for r in driver.open.values() if isinstance(r, Write))
     driver.take(WriteDone(driver.clock.moment(), write.token, WriteReceipt(Sequence(2))))
