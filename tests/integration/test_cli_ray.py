@@ -42,6 +42,7 @@ ONE_DIES = (
       processors:
         - {type: python, function: f, script: "import os\\ndef f(batch): os._exit(3)"}
     output: {type: stdout}
+    restart: {strategy: fixed, initial_ms: 0, max_attempts: 1}
 """
 )
 

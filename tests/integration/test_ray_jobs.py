@@ -96,6 +96,11 @@ streams:
 """
 
 
+NOT_RESTARTED = ENDLESS + """
+    restart: {strategy: none}
+"""
+
+
 def test_rows_arrive_in_order_and_the_job_reports_its_counts(start: Start) -> None:
     printed = Printed()
     messages = ", ".join(f"'{{\"n\": {n}}}'" for n in range(50))
@@ -143,9 +148,11 @@ def test_cancel_ends_an_endless_job(start: Start) -> None:
     assert outcome.kind is OutcomeKind.CANCELLED
 
 
-def test_a_killed_chain_process_fails_the_job_and_names_the_chain(start: Start) -> None:
+def test_a_killed_chain_process_fails_a_job_that_is_not_restarted_and_names_the_chain(
+    start: Start,
+) -> None:
     printed = Printed()
-    jobs = start(ENDLESS, printed)
+    jobs = start(NOT_RESTARTED, printed)
     printed.wait_for(1)
     os.kill(chain_pid(jobs), signal.SIGKILL)
     outcome = finished(jobs).outcome
@@ -171,6 +178,7 @@ streams:
             def work(batch):
                 threading.Event().wait()
     output: {type: stdout}
+    restart: {strategy: none}
 """,
         Printed(),
     )
