@@ -2,39 +2,35 @@
 
 import pathlib
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, get_args
 
 import pytest
 
 from arkflow_kernel import protocol
-from arkflow_kernel.coordinator import JobCoordinator
-from arkflow_kernel.ids import Generation, RequestToken, Sequence
-from arkflow_kernel.ports import Moment, NothingYet, SourceEnded, WriteReceipt
+from arkflow_kernel.errors import ChannelError
+from arkflow_kernel.ids import ChainId, Generation, RequestToken, Sequence, SplitId
+from arkflow_kernel.ports import Moment, SourceBatch, SourceEnded, WriteReceipt
 from arkflow_kernel.protocol import (
-    Begin,
-    CancelRequested,
-    ChainClosed,
-    ChainEnded,
-    ChainOutcome,
-    ChainReady,
-    CloseChain,
+    ChannelBroken,
     Control,
     ControlState,
-    DeployChain,
     Desired,
     ItemDone,
     JobState,
     LaneSlice,
     OutcomeKind,
+    Piece,
+    SourceCommitted,
     SourceRead,
-    StopRequested,
-    Tick,
     WriteDone,
 )
 from arkflow_kernel.task import ChainTask, Phase
 from arkflow_kernel.testing.components import rows_batch
-from arkflow_kernel.testing.plans import chain_plan, job_plan
-from arkflow_kernel.testing.simulation import Machines, Simulation
+from arkflow_kernel.testing.dice import Dice
+from arkflow_kernel.testing.hand_driven_job import HandDrivenJob
+from arkflow_kernel.testing.plans import chain_plan
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 G1 = Generation(1)
@@ -72,27 +68,40 @@ def _watch_chain() -> Arrows:
     class Watched(_WatchedTask):
         seen: ClassVar[Arrows] = set()
 
-    Simulation(1, Machines(task=Watched)).run()
     at = VirtualClock().moment()
-    for cancel_after in range(5):
-        for desired in (Desired.RUN, Desired.STOP):
-            task = Watched(chain_plan(), G1)
-            for event in _finishing(at, desired)[: cancel_after + 1]:
-                task.handle(event)
-            task.handle(Control(at, ControlState(G1, Desired.CANCEL)))
+    broken = ChannelBroken(at, ChannelError("gone"))
+    cancel = Control(at, ControlState(G1, Desired.CANCEL))
+    for script in _scripts(at):
+        for length in range(len(script) + 1):
+            for last in (broken, cancel):
+                task = Watched(chain_plan(), G1, commits=True)
+                for event in (*script[:length], last):
+                    task.handle(event)
+                assert task.phase is Phase.ENDED
     return Watched.seen
 
 
-def _finishing(at: Moment, desired: Desired) -> list[Any]:
-    """One finish item whose row the sink does not confirm before the flush."""
-    row = LaneSlice(((chain_plan().outputs[0], rows_batch("a", [1])),))
-    events: list[Any] = [Control(at, ControlState(G1))]
-    if desired is Desired.STOP:
-        stop = Control(at, ControlState(G1, desired))
-        return [*events, stop, SourceRead(at, RequestToken(1), NothingYet())]
-    events.append(SourceRead(at, RequestToken(1), SourceEnded()))
-    events.append(ItemDone(at, RequestToken(2), row))
-    return [*events, WriteDone(at, RequestToken(3), WriteReceipt(Sequence(0)))]
+def _scripts(at: Moment) -> list[list[Any]]:
+    """A batch and the end of the data, and the same with a stop; the sink confirms in its flush."""
+    sink = chain_plan().outputs[0]
+    row = LaneSlice((Piece(sink, rows_batch("a", [1]), 10),))
+    batch = SourceBatch(SplitId("a"), rows_batch("a", [1]), {"row": 1})
+    start = [Control(at, ControlState(G1)), SourceRead(at, RequestToken(1), batch)]
+    finish = [SourceRead(at, RequestToken(3), SourceEnded()), ItemDone(at, RequestToken(2), row)]
+    stop = Control(at, ControlState(G1, Desired.STOP))
+    written = WriteReceipt(Sequence(0))
+    flushed = WriteReceipt(Sequence(1))
+    return [
+        [
+            *(*start, *finish, WriteDone(at, RequestToken(5), written)),
+            *(ItemDone(at, RequestToken(4), LaneSlice()), WriteDone(at, RequestToken(6), flushed)),
+            SourceCommitted(at, RequestToken(7)),
+        ],
+        [
+            *(*start, stop, *finish, WriteDone(at, RequestToken(4), written)),
+            *(WriteDone(at, RequestToken(5), flushed), SourceCommitted(at, RequestToken(6))),
+        ],
+    ]
 
 
 def test_the_phases_of_a_chain_are_those_of_the_document(document: str) -> None:
@@ -105,51 +114,42 @@ def test_the_phases_of_a_chain_are_those_of_the_document(document: str) -> None:
 
 
 def _watch_job() -> Arrows:
+    """Jobs of two chains that live through whatever seeded dice say a driver and a user may do."""
     seen: Arrows = set()
-
-    class Watched(JobCoordinator):
-        def _go(self, state: JobState, cause: str, at: Moment) -> None:
-            seen.add((self._job.state.value, state.value))
-            super()._go(state, cause, at)
-
-    stop, cancel = StopRequested, CancelRequested
-    finished, failed = OutcomeKind.FINISHED, OutcomeKind.FAILED
-    for asked, end in (
-        ([], finished),
-        ([stop], finished),
-        ([stop], OutcomeKind.STOPPED),
-        ([stop, cancel], OutcomeKind.CANCELLED),
-        ([], failed),
-    ):
-        for ready_first in (True, False):
-            _one_job(Watched(job_plan(chain_plan()), G1), asked, end, ready_first=ready_first)
-    _never_begun(Watched(job_plan(chain_plan()), G1, teardown_timeout_ms=0))
+    for seed in range(400):
+        dice, job = Dice(seed), HandDrivenJob("a", "b")
+        for _ in range(40):
+            if job.end is not None:
+                break
+            dice.pick(_possible(job, dice))()
+        seen |= {(each.before.value, each.after.value) for each in job.all_transitions()}
     return seen
 
 
-def _one_job(
-    machine: JobCoordinator, asked: list[Any], end: OutcomeKind, *, ready_first: bool
-) -> None:
-    at = VirtualClock().moment()
-    (deploy,) = machine.handle(Begin(at))
-    assert isinstance(deploy, DeployChain)
-    ready = ChainReady(at, deploy.token, deploy.plan.chain)
-    requests = [kind(at) for kind in asked]
-    for event in [ready, *requests] if ready_first else [*requests, ready]:
-        machine.handle(event)
-    commands = machine.handle(ChainEnded(at, deploy.plan.chain, ChainOutcome(end)))
-    close = next(command for command in commands if isinstance(command, CloseChain))
-    machine.handle(ChainClosed(at, close.token, close.chain))
-    assert machine.ended
+def _possible(job: HandDrivenJob, dice: Dice) -> list[Callable[[], None]]:
+    steps: list[Callable[[], None]] = [lambda: job.tick(70)]
+    if job.machine.status().state is JobState.CREATED:
+        steps += [job.begin] * 9
+    if dice.one_in(4):
+        steps += [lambda: job.ask("stop"), lambda: job.ask("cancel")]
+    steps += [partial(job.ready, name) for name in job.deploys] * 2
+    steps += [partial(job.connected, name) for name in job.connects] * 2
+    for name in sorted(job.deployed):
+        if name not in job.deploys and dice.one_in(2):
+            steps += [partial(job.report, name)]
+            steps += [partial(job.ended, name, kind) for kind in _ends(job, name)]
+        if dice.one_in(5):
+            steps += [partial(job.lost, name), partial(job.broken, name)]
+    return steps
 
 
-def _never_begun(machine: JobCoordinator) -> None:
-    at = VirtualClock().moment()
-    machine.handle(CancelRequested(at))
-    (close,) = machine.handle(Tick(at))
-    assert isinstance(close, CloseChain)
-    machine.handle(ChainClosed(at, close.token, close.chain))
-    assert machine.ended
+def _ends(job: HandDrivenJob, name: ChainId) -> list[OutcomeKind]:
+    """How a chain may end by what it has heard."""
+    heard = job.heard.get(name)
+    if heard is None:
+        return [OutcomeKind.FAILED]
+    own = {Desired.STOP: OutcomeKind.STOPPED, Desired.CANCEL: OutcomeKind.CANCELLED}
+    return [OutcomeKind.FINISHED, own.get(heard.desired, OutcomeKind.FINISHED), OutcomeKind.FAILED]
 
 
 def test_the_states_of_a_job_are_those_of_the_document(document: str) -> None:
@@ -178,8 +178,8 @@ def test_every_event_has_its_row(document: str, title: str, events: Any) -> None
 
 def test_every_command_is_a_request_with_its_answer_or_a_notification(document: str) -> None:
     requests = _first_column(_section(document, "Contract"), "request")
-    notified = {"SendControl", "EndChain", "EndJob"}
+    notified = {"Emit", "GrantCredit", "SendControl", "EndChain", "EndJob"}
     commands = {*get_args(protocol.ChainCommand), *get_args(protocol.CoordinatorCommand)}
     assert requests | notified == {command.__name__ for command in commands}
     tokens = {c.__name__ for c in commands if hasattr(c, "token") or "token" in c.__slots__}
-    assert tokens == requests
+    assert tokens == requests - {"KillChain"}, "a kill is answered by the end of the chain"
