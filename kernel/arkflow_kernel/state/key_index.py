@@ -115,42 +115,52 @@ class KeyIndex:
 
     def find(self, keys: KeyRows) -> Slots:
         """The slot of each distinct key, -1 where there is none."""
-        slots = np.full(keys.count, -1, np.int64)
-        rows = np.arange(keys.count)
-        places = self._places(keys.hashes)
-        marks = keys.hashes & ~_SLOT
-        steps = np.zeros(keys.count, np.int64)
-        while len(rows):
-            self._candidates(slots, rows, places, marks, steps)
-            rows = rows[slots[rows] >= 0]
-            same = np.ones(len(rows), np.bool_)
-            for column, part in zip(self._columns, keys.parts, strict=True):
-                same[same] = column.equal(slots[rows[same]], part, rows[same])
-            # Half a hash is equal and the key is not: these probe on.
-            rows = rows[~same]
-            slots[rows] = -1
+        slots = self._candidates(keys.hashes)
+        rows = np.flatnonzero(slots >= 0)
+        same = self._equal(slots[rows], keys, rows)
+        if not same.all():
+            for row in rows[~same].tolist():
+                slots[row] = self._probed(keys, row)
         return slots
 
-    def _candidates(
-        self, slots: Slots, rows: Slots, places: Slots, marks: Words, steps: Slots
-    ) -> None:
-        """Move each row's place to the next entry with its mark, or to an empty one.
+    def _candidates(self, hashes: Words) -> Slots:
+        """The first slot on each hash's way whose entry has its mark, or -1.
 
-        Sets the slots of those found; `places` and `steps` are where the row probes on.
+        The key there is nearly always the one that is looked for: a mark has 32 bits.
         """
-        at, step, wanted = places[rows], steps[rows], marks[rows]
+        marks = hashes & ~_SLOT
+        places = self._places(hashes)
+        entries = self._table[places]
+        slots, on = _matched(entries, marks)
+        rows = np.flatnonzero(on)
+        places, marks = places[rows], marks[rows]
+        step = 0
         while len(rows):
-            entries = self._table[at]
-            hit = (entries & ~_SLOT) == wanted
-            hit &= entries & _SLOT != _EMPTY
             step += 1
-            found = rows[hit]
-            slots[found] = (entries[hit] & _SLOT).astype(np.int64)
-            places[found] = self._next(at[hit], step[hit])
-            steps[found] = step[hit]
-            on = np.flatnonzero(~hit & (entries != _EMPTY))
-            rows, at, step, wanted = rows[on], at[on], step[on], wanted[on]
-            at = self._next(at, step)
+            places = self._next(places, step)
+            entries = self._table[places]
+            found, on = _matched(entries, marks)
+            slots[rows] = found
+            rows, places, marks = rows[on], places[on], marks[on]
+        return slots
+
+    def _equal(self, slots: Slots, keys: KeyRows, rows: Slots) -> Mask:
+        """Which of the slots hold the key whose number stands beside it."""
+        same: Mask = np.ones(len(rows), np.bool_)
+        for column, part in zip(self._columns, keys.parts, strict=True):
+            same &= column.equal(slots, part, rows)
+        return same
+
+    def _probed(self, keys: KeyRows, row: int) -> int:
+        """The slot of one key on whose way lies another with its mark; -1 if it has none."""
+        place, step = self._places(keys.hashes[row : row + 1]), 0
+        while (entry := self._table[place])[0] != _EMPTY:
+            slot = (entry & _SLOT).astype(np.int64)
+            if self._equal(slot, keys, np.array([row]))[0]:
+                return int(slot[0])
+            step += 1
+            place = self._next(place, step)
+        return -1
 
     def insert(self, keys: KeyRows, missing: Slots) -> Slots:
         """New slots for the distinct keys of these numbers, which are not there yet."""
@@ -188,7 +198,7 @@ class KeyIndex:
     def _places(self, hashes: Words) -> Slots:
         return ((hashes * _SPREAD) >> np.uint64(64 - self._bits)).astype(np.int64)
 
-    def _next(self, places: Slots, step: "Slots | int") -> Slots:
+    def _next(self, places: Slots, step: int) -> Slots:
         """Steps of 1, 2, 3 …: they reach every place, and do not pile up as equal steps do."""
         return (places + step) & (len(self._table) - 1)
 
@@ -210,6 +220,14 @@ class KeyIndex:
             lost = self._table[places] != entries  # taken before, or by another of these keys
             step += 1
             entries, places = entries[lost], self._next(places[lost], step)
+
+
+def _matched(entries: Words, marks: Words) -> tuple[Slots, Mask]:
+    """The slots of entries with these marks, -1 for others; and which others are not empty."""
+    # The mark cancels out and leaves the slot; of an empty place at least its number stays.
+    rest = entries ^ marks
+    hit = rest < _EMPTY
+    return np.where(hit, rest.view(np.int64), -1), ~hit & (entries != _EMPTY)
 
 
 __all__ = ["KeyColumn", "KeyIndex"]

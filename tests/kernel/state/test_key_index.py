@@ -48,8 +48,8 @@ def hashing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_keys_keep_their_slots_however_their_hashes_collide(kind: str) -> None:
     index = KeyIndex(1)
     slots: dict[Any, int] = {}
-    for start in (0, 40, 10, 300):
-        names = [n if kind == "int" else f"k{n}" for n in range(start, start + 120)]
+    for start in (0, 10, 5, 40):
+        names = [n if kind == "int" else f"k{n}" for n in range(start, start + 25)]
         for name, slot in zip(names, _inserted(index, _keys(names)), strict=True):
             assert slots.setdefault(name, slot) == slot
     assert sorted(slots.values()) == list(range(len(slots)))
@@ -59,11 +59,11 @@ def test_keys_keep_their_slots_however_their_hashes_collide(kind: str) -> None:
 @pytest.mark.usefixtures("hashing")
 def test_what_is_inserted_last_can_be_taken_back() -> None:
     index = KeyIndex(1)
-    _inserted(index, _keys(list(range(100))))
-    _inserted(index, _keys(list(range(100, 250))))
-    index.truncate(100)
-    assert index.find(_keys(list(range(250)))).tolist() == [*range(100), *([-1] * 150)]
-    assert _inserted(index, _keys([249, 3])) == [100, 3]
+    _inserted(index, _keys(list(range(20))))
+    _inserted(index, _keys(list(range(20, 50))))
+    index.truncate(20)
+    assert index.find(_keys(list(range(50)))).tolist() == [*range(20), *([-1] * 30)]
+    assert _inserted(index, _keys([49, 3])) == [20, 3]
 
 
 @settings(max_examples=40, deadline=None)
