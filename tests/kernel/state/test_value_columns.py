@@ -1,4 +1,4 @@
-"""Values come back with their type and their bits, whatever was replaced meanwhile (S8, S11)."""
+"""Values come back with their type and their bits, whatever was replaced meanwhile (S8)."""
 
 import datetime
 import decimal
