@@ -16,7 +16,6 @@ from arkflow_kernel.ports import OperatorResult, SourceBatch, SplitPosition
 from arkflow_kernel.protocol import (
     CommitPermit,
     CommitSource,
-    Control,
     FinishItem,
     FlushSink,
     ItemDone,
@@ -29,7 +28,6 @@ from arkflow_kernel.protocol import (
     SourceCommitted,
     SourceRead,
     Submit,
-    Tick,
     Write,
     WriteDone,
 )
@@ -40,7 +38,7 @@ from arkflow_kernel.testing.components import (
     ScriptedSource,
     rows_batch,
 )
-from arkflow_kernel.testing.plans import chain_plan
+from arkflow_kernel.testing.plans import chain_plan, channel_plan
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 T = RequestToken(1)
@@ -90,7 +88,7 @@ def test_each_request_is_worked_off_in_its_lane_and_answered_by_its_event() -> N
         assert lane_of(request).name is lane
         event = parts.work.perform(request)
         assert type(event) is kind
-        assert not isinstance(event, Control | Tick)
+        assert isinstance(event, SourceRead | SourceCommitted | ItemDone | WriteDone)
         assert event.token == T
         if isinstance(event, SourceRead):
             assert isinstance(event.result, SourceBatch)
@@ -101,6 +99,23 @@ def test_each_request_is_worked_off_in_its_lane_and_answered_by_its_event() -> N
     assert parts.work.close() == []
     assert parts.work.close() == []
     assert parts.counts == [(1, 1)] * 3
+
+
+def test_what_a_source_can_repeat_is_known_and_a_chain_without_a_source_repeats_nothing() -> None:
+    parts = Parts()
+    assert (parts.work.replay, parts.work.commits) == (parts.source.replay, True)
+    plan = chain_plan(operators=("op",), inputs=(channel_plan(),))
+    components = ScriptedComponents({}, {"op": parts.operator}, {"sink": parts.sink})
+    work = ChainWork(plan, components, parts.clock)
+    assert (work.replay, work.commits) == (None, False)
+    work.open()
+    event = work.perform(Submit(RunItem(T, BATCH)))
+    assert isinstance(event, ItemDone)
+    (piece,) = event.slice.pieces
+    assert (piece.output, piece.batch.num_rows) == (SINK, 2)
+    assert piece.size_bytes > 0
+    assert work.close() == []
+    assert [(part.opened, part.closed) for part in (parts.operator, parts.sink)] == [(1, 1)] * 2
 
 
 def test_a_roll_reaches_the_sink() -> None:

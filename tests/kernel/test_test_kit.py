@@ -3,12 +3,15 @@
 import pytest
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin, failed_batch
-from arkflow_kernel.ids import MonotonicMs
+from arkflow_kernel.envelope import Data
+from arkflow_kernel.ids import ChannelId, MonotonicMs, Sequence
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.protocol import CommitPermit
+from arkflow_kernel.protocol import CommitPermit, Emit
 from arkflow_kernel.testing.components import rows_batch, rows_of
 from arkflow_kernel.testing.dice import Dice
-from arkflow_kernel.testing.plans import chain_plan, job_plan
+from arkflow_kernel.testing.hand_driven_chain import HandDrivenChain
+from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
+from arkflow_kernel.testing.transcript import describe
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 FIRST_THROWS = [627, 710, 784]
@@ -64,3 +67,30 @@ def test_permits_compare_by_their_reason() -> None:
     assert {CommitPermit("a"), CommitPermit("a")} == {CommitPermit("a")}
     assert CommitPermit("a") != CommitPermit("b")
     assert repr(CommitPermit("a")) == "CommitPermit(a)"
+
+
+def test_a_plan_with_channels_has_an_outlet_for_each_and_reads_no_source() -> None:
+    channels = channel_plan("e1", "a", "b", number=4), channel_plan("e2", "a", "b", capacity=2)
+    sender = chain_plan("a", sinks=(), channels=channels)
+    receiver = chain_plan("b", inputs=channels)
+    assert sender.channels == receiver.inputs == channels
+    assert sender.outputs == ("e1", "e2")
+    assert [outlet.output for outlet in sender.outlets] == ["e1", "e2"]
+    assert sender.source is not None
+    assert receiver.source is None
+    assert [channel.channel for channel in channels] == ["e1[0-0]", "e2[0-0]"]
+    assert (channels[0].number, channels[1].capacity) == (4, 2)
+
+
+def test_a_transcript_tells_events_commands_and_where_the_machine_stands() -> None:
+    chain = HandDrivenChain(chain_plan(channels=(channel_plan("e"),)))
+    chain.control()
+    pieces = rows_batch("a", [1]), rows_batch("a", [2])
+    assert describe(Emit(ChannelId("e"), Data(Sequence(3), pieces, 20))) == (
+        "Emit channel=e Data #3 2 rows of 2 pieces"
+    )
+    assert chain.log.text().splitlines() == [
+        "Control run generation=1  [running]",
+        "    Emit channel=e[0-0] Reset generation=1",
+        "    ReadSource #1",
+    ]
