@@ -8,7 +8,6 @@ An entry that is deleted keeps its slot, in case its key returns, until half of 
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from arkflow_kernel.errors import ComponentError, ProcessingError
@@ -122,9 +121,9 @@ class MemoryState:
             raise self._failure(f"a value of type {values.type} for {self._values.type}")
         if not keys.distinct:
             values = taken(values, keys.last())
-        sizes = encoded_sizes(values)
+        size = int(encoded_sizes(values).sum())
         slots = self._index.find(keys)
-        slots = self._written(keys, slots, sizes, self._journal.wall_ms)
+        slots = self._written(keys, slots, size, self._journal.wall_ms)
         self._values.write(slots, values)
 
     def delete(self, keys: KeyRows) -> None:
@@ -145,24 +144,26 @@ class MemoryState:
         sums = Increments.of(keys, before, by)
         if sums is None:
             raise self._failure("a count leaves the range of Int64")
-        slots = self._written(keys, slots, np.full(keys.count, 8, np.int64), wall_ms)
+        grown = 0 if held.all() and column.all_valid(slots) else None
+        slots = self._written(keys, slots, 8 * keys.count, wall_ms, grown)
         column.write_numbers(slots, sums.per_key)
         return as_array(sums.per_row)
 
     def _written(
-        self, keys: KeyRows, slots: Slots, value_sizes: npt.NDArray[np.int64], wall_ms: WallMs
+        self,
+        keys: KeyRows,
+        slots: Slots,
+        value_bytes: int,
+        wall_ms: WallMs,
+        grown: int | None = None,
     ) -> Slots:
-        """Account for a write and stage it; slots for all keys. The caller sets the values."""
-        size = int(keys.sizes.sum()) + int(value_sizes.sum())
-        grown = size - self._bytes_at(slots)
-        if self._max_bytes is not None and self.live_bytes + grown > self._max_bytes:
-            self._drop_expired(wall_ms)
-            grown = size - self._bytes_at(slots)
-            if self.live_bytes + grown > self._max_bytes:
-                raise self._failure(
-                    f"its state would take {self.live_bytes + grown} bytes of the "
-                    f"`max_bytes: {self._max_bytes}` that it has; raise it, or set `ttl_ms`"
-                )
+        """Account for a write and stage it; slots for all keys. The caller sets the values.
+
+        `grown` is by how many bytes the state grows, if the caller knows.
+        """
+        size = int(keys.sizes.sum()) + value_bytes
+        if grown is None:
+            grown = self._room_for(slots, size, wall_ms)
         present = slots >= 0
         there, missing = slots[present], np.flatnonzero(~present)
         fresh = keys.count - int(self._live.room[there].sum())
@@ -177,6 +178,20 @@ class MemoryState:
         if self._ttl_ms is not None:
             self._deadlines.room[slots] = wall_ms + self._ttl_ms
         return slots
+
+    def _room_for(self, slots: Slots, size: int, wall_ms: WallMs) -> int:
+        """How many bytes more the state has when these slots hold `size`. Raises (S4)."""
+        grown = size - self._bytes_at(slots)
+        if self._max_bytes is None or self.live_bytes + grown <= self._max_bytes:
+            return grown
+        self._drop_expired(wall_ms)
+        grown = size - self._bytes_at(slots)
+        if self.live_bytes + grown > self._max_bytes:
+            raise self._failure(
+                f"its state would take {self.live_bytes + grown} bytes of the "
+                f"`max_bytes: {self._max_bytes}` that it has; raise it, or set `ttl_ms`"
+            )
+        return grown
 
     def _inserted(self, keys: KeyRows, missing: Slots) -> Slots:
         parts = (part.take(missing) for part in keys.parts)

@@ -152,6 +152,10 @@ class FixedColumn:
         """Int64 values of the slots, 0 for null."""
         return np.where(self._valid.room[slots], self.values.room[slots], 0)
 
+    def all_valid(self, slots: Slots) -> bool:
+        """Whether none of these slots has a null."""
+        return bool(self._valid.room[slots].all())
+
     def write_numbers(self, slots: Slots, numbers: npt.NDArray[np.int64]) -> None:
         """Set the Int64 values of distinct slots."""
         self.values.room[slots] = numbers
