@@ -81,15 +81,20 @@ class KeyColumn:
         return assembled(pa.large_binary(), self._ends.size - 1, columns)
 
     def equal(self, slots: Slots, part: KeyPart, rows: Slots) -> Mask:
-        """Which of the slots hold the value of the row beside it."""
-        tags = part.tags[rows]
-        same: Mask = self._words.room[slots] == part.words[rows]
-        same &= self._tags.room[slots] == tags
-        if part.data is not None and self._ends is not None:
-            checked = np.flatnonzero(same & (tags == KeyTag.BYTES))
-            mine = taken(self._bytes(), slots[checked])
-            theirs = taken(part.data, rows[checked])
-            same[checked] = np.asarray(pc.equal(mine, theirs), dtype=np.bool_)
+        """Which of the slots hold the value of the row beside it; `rows` rise."""
+        if len(rows) < len(part.words):
+            part = part.take(rows)
+        same: Mask = self._words.room[slots] == part.words
+        same &= self._tags.room[slots] == part.tags
+        if part.data is None or self._ends is None:
+            return same
+        # The words of bytes are hashes: the bytes themselves decide.
+        checked = same & (part.tags == KeyTag.BYTES)
+        if checked.all():
+            return np.asarray(pc.equal(taken(self._bytes(), slots), part.data), dtype=np.bool_)
+        places = np.flatnonzero(checked)
+        mine, theirs = taken(self._bytes(), slots[places]), taken(part.data, places)
+        same[places] = np.asarray(pc.equal(mine, theirs), dtype=np.bool_)
         return same
 
 
