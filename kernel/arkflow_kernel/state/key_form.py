@@ -150,9 +150,9 @@ def hash_bytes(values: AnyArray) -> Words:
     padded[: last - first] = memory[first:last]
     # A word at every byte: strides of 1 over items of 8 bytes.
     words: Words = np.ndarray((last - first + 1,), np.dtype("<u8"), padded, strides=(1,))
-    longest = min(int(sizes.max()), _HASHED_BY_WORDS_MAX)
+    shortest, longest = int(sizes.min()), min(int(sizes.max()), _HASHED_BY_WORDS_MAX)
     for at in range(0, longest, _WORD_BYTES):
-        rows = np.flatnonzero(sizes > at)
+        rows: Slots | slice = slice(None) if at < shortest else np.flatnonzero(sizes > at)
         tails = _TAILS[np.minimum(sizes[rows] - at, _WORD_BYTES)]
         mixed = (hashes[rows] ^ (words[starts[rows] - first + at] & tails)) * _PRIME
         hashes[rows] = mixed ^ (mixed >> _HALF)
