@@ -91,6 +91,8 @@ def _encoded(column: AnyArray) -> tuple[Slots, AnyArray]:
         numbers[np.isnan(numbers)] = np.nan
         nulls = nulls_of(column) if column.null_count else None
         column = as_array(numbers, nulls)
+    elif pa.types.is_decimal(kind):
+        column = column.cast(key_type(kind))
     elif pa.types.is_string_view(kind):
         column = column.cast(pa.large_string())
     elif pa.types.is_binary_view(kind):

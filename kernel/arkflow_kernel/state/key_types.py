@@ -29,6 +29,8 @@ def key_type(found: pa.DataType) -> pa.DataType:
         return pa.string()
     if is_.is_binary(found) or is_.is_large_binary(found) or is_.is_binary_view(found):
         return pa.binary()
+    if is_.is_decimal32(found) or is_.is_decimal64(found):
+        return pa.decimal128(found.precision, found.scale)
     if (
         is_.is_null(found)
         or is_.is_boolean(found)

@@ -80,7 +80,7 @@ KEYS: dict[str, st.SearchStrategy[Any]] = {
     "binaries": _column(st.sampled_from([b"", b"\0", b"\0\0"]), [pa.binary(), pa.large_binary()]),
     "booleans": _column(st.booleans(), [pa.bool_()]),
     "times": _column(st.integers(-3, 3), [pa.timestamp("us", "Europe/Berlin")]),
-    "decimals": _column(DECIMALS, [pa.decimal128(9, 2)]),
+    "decimals": _column(DECIMALS, [pa.decimal128(9, 2), pa.decimal32(9, 2)]),
 }
 
 
