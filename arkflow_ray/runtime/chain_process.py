@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import ray
 from ray.exceptions import RayError
 
-from arkflow_kernel.errors import ActorLostError, ArkflowError
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ResourceError
 from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
 from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState, OutcomeKind
@@ -31,6 +31,9 @@ from arkflow_ray.runtime.ray_errors import first_line
 
 START_TIMEOUT_S: Final = 60.0
 """How long a new process may take to come up."""
+
+PLACEMENT_TIMEOUT_S: Final = 20.0
+"""After so long without a new process, the cluster is asked whether it lacks something (P6)."""
 
 ANSWER_TIMEOUT_S: Final = HEARTBEAT_TIMEOUT_MS / 1000
 """How long a process that is up may take for an answer that needs no work."""
@@ -69,13 +72,8 @@ class ChainProcess:
 
     async def handshake(self) -> ActorIdentity:
         """Make sure that it is there and is the one that was made (P2). Raises `ActorLostError`."""
-        identity: ActorIdentity
         if self.identity is None:
-            late = (
-                f"no process for chain '{self.chain}' within {START_TIMEOUT_S:.0f} s: the cluster "
-                f"may lack resources (it needs num_cpus={self._num_cpus:g}); see `ray status`"
-            )
-            identity = await self._answer(self.actor.handshake.remote(), START_TIMEOUT_S, late)
+            identity = await self._started()
         else:
             late = f"the process of chain '{self.chain}' does not answer any more"
             identity = await self._answer(self.actor.handshake.remote(), ANSWER_TIMEOUT_S, late)
@@ -156,6 +154,22 @@ class ChainProcess:
         else:
             await asyncio.sleep(RAY_KILL_S)
 
+    async def _started(self) -> ActorIdentity:
+        """The first answer of a new process. `ResourceError` if it cannot be placed (P6)."""
+        call = asyncio.ensure_future(self.actor.handshake.remote())
+        await asyncio.wait([call], timeout=PLACEMENT_TIMEOUT_S)
+        lack = None if call.done() else lacking_cpus(self._num_cpus)
+        if lack is not None:
+            error = ResourceError(f"chain '{self.chain}' cannot be placed: {lack}")
+            await self.kill(error)
+            call.cancel()
+            raise error
+        late = f"no process for chain '{self.chain}' within {START_TIMEOUT_S:.0f} s"
+        identity: ActorIdentity = await self._answer(
+            call, START_TIMEOUT_S - PLACEMENT_TIMEOUT_S, f"{late}; see `ray status`"
+        )
+        return identity
+
     async def _answer(self, call: Awaitable[T], timeout_s: float, late: str) -> T:
         try:
             return await asyncio.wait_for(call, timeout_s)
@@ -171,6 +185,15 @@ class ChainProcess:
     def _lost(self, error: RayError) -> ActorLostError:
         told = f"{type(error).__name__}: {first_line(error)}"
         return ActorLostError(f"the process of chain '{self.chain}' died: {told}")
+
+
+def lacking_cpus(num_cpus: float) -> str | None:
+    """What the cluster lacks for a process that needs so many CPUs; None if nothing."""
+    free = ray.available_resources().get("CPU", 0.0)  # type: ignore[no-untyped-call]
+    if free >= num_cpus:
+        return None
+    has = ray.cluster_resources().get("CPU", 0.0)  # type: ignore[no-untyped-call]
+    return f"it needs {num_cpus:g} CPU, and of the {has:g} CPUs of the cluster {free:g} are free"
 
 
 @cache
@@ -199,4 +222,4 @@ def _grouped(actor: type[ChainActor]) -> type[ChainActor]:
     return Grouped
 
 
-__all__ = ["ChainProcess"]
+__all__ = ["ChainProcess", "lacking_cpus"]

@@ -201,7 +201,7 @@ class CoordinatorActor:
         if known is not None and known.usable:
             try:
                 await known.handshake()
-            except ActorLostError:
+            except ArkflowError:
                 pass  # it has been killed: a new one takes its place
             else:
                 return known

@@ -40,8 +40,13 @@ class OsProcess:
 def this_process() -> OsProcess:
     """The process that calls."""
     pid = os.getpid()
+    return OsProcess(pid, started_ticks(pid))
+
+
+def started_ticks(pid: int) -> int:
+    """When a process began; 0 if there is none."""
     found = _stat(pid)
-    return OsProcess(pid, 0 if found is None else found[0])
+    return 0 if found is None else found[0]
 
 
 def _stat(pid: int) -> tuple[int, bool] | None:
@@ -53,4 +58,4 @@ def _stat(pid: int) -> tuple[int, bool] | None:
     return int(fields[19]), fields[0] not in "ZX"
 
 
-__all__ = ["OsProcess", "this_process"]
+__all__ = ["OsProcess", "started_ticks", "this_process"]

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from arkflow_kernel.errors import SinkError
+from arkflow_kernel.errors import OutputClosedError
+from arkflow_kernel.ids import Generation
 from arkflow_ray.runtime.lines import LineBuffer
 
 
@@ -14,7 +15,7 @@ def put_in_thread(buffer: LineBuffer, data: bytes) -> tuple[threading.Thread, li
     def work() -> None:
         try:
             buffer.put(data)
-        except SinkError as error:
+        except OutputClosedError as error:
             errors.append(error)
 
     thread = threading.Thread(target=work)
@@ -61,6 +62,20 @@ def test_close_fails_every_put() -> None:
     buffer.close()
     thread.join(10)
     assert errors
-    with pytest.raises(SinkError, match="gone away"):
+    with pytest.raises(OutputClosedError, match="gone away"):
         buffer.put(b"b\n")
     assert buffer.take(0, 0.0).closed
+
+
+def test_lines_carry_their_generation_and_one_who_waits_is_sent_on_when_it_is_over() -> None:
+    buffer = LineBuffer(Generation(2))
+    thread, _ = put_in_thread(buffer, b"a\n")
+    assert buffer.take(0, 10).generation == 2
+    buffer.take(1, 0.0)
+    thread.join(10)
+    taking: list[int] = []
+    waiter = threading.Thread(target=lambda: taking.append(buffer.take(1, 60).number))
+    waiter.start()
+    buffer.retire()
+    waiter.join(10)
+    assert taking == [0]

@@ -1,0 +1,314 @@
+"""Jobs of many chains on a real Ray: order, restarts after lost and hung processes, stop, cancel
+(P1, P2, D2, D3, D4, D5, E5, H1)."""
+
+import json
+import os
+import pathlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from arkflow_kernel.errors import ActorLostError, ProcessingError
+from arkflow_kernel.ids import ChainId
+from arkflow_kernel.plan import Mode
+from arkflow_kernel.protocol import JobState, JobStatus, OutcomeKind
+from arkflow_kernel.restart import KEEPS_STATE
+from arkflow_ray.config.project import check_file
+from arkflow_ray.runtime import ray_session
+from arkflow_ray.runtime.channel_folder import channel_folder_path
+from arkflow_ray.runtime.launch import RunSettings, launch
+from arkflow_ray.runtime.running import RunningJob, RunningJobs
+
+pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(240)]
+
+DEADLINE_S = 100.0
+CHAINS = ("source-0", "p0-sql-0", "sink-0")
+ROWS = 3_000
+
+FILE_TO_FILE = """
+streams:
+  - id: files
+    input:
+      type: file
+      input_type: {{type: json, path: {folder}/in.jsonl}}
+      batch_rows: 20
+      rows_per_second: 400
+    pipeline:
+      chain: false
+      processors: [{{type: sql, query: "SELECT n, n * 2 AS twice FROM flow"}}]
+    output: {{type: file, path: {folder}/out, format: json}}
+    restart: {{strategy: fixed, initial_ms: 10}}
+"""
+
+ENDLESS = """
+streams:
+  - id: ticks
+    input: {type: generate, context: '{"n": 1}', interval: 10ms, codec: json}
+    pipeline:
+      chain: false
+      processors: [{type: sql, query: "SELECT n FROM flow"}]
+    output: {type: stdout}
+"""
+
+
+class Printed:
+    """The driver's stdout: keeps lines, and prints none while it is `held`."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.free = threading.Event()
+        self.free.set()
+        self._changed = threading.Condition()
+
+    def put(self, lines: bytes) -> None:
+        assert self.free.wait(DEADLINE_S)
+        with self._changed:
+            self.lines += lines.splitlines()
+            self._changed.notify_all()
+
+    def wait_for(self, count: int) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.lines) >= count, DEADLINE_S)
+
+
+class Running:
+    """The one job of a test."""
+
+    def __init__(self, jobs: RunningJobs) -> None:
+        self.jobs = jobs
+        (self.job,) = jobs.jobs.values()
+
+    @property
+    def status(self) -> JobStatus:
+        return self.job.status()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition that the job's status will fulfil, with a deadline."""
+        for _ in range(int(DEADLINE_S / 0.1)):
+            if condition():
+                return
+            self.jobs.wait(0.1)
+        raise AssertionError(self.status)
+
+    def until_at_work(self, restarts: int = 0) -> dict[str, int]:
+        """The processes of all chains of an attempt, once each of them has said that it runs."""
+        self.until(lambda: self._at_work(restarts))
+        return {chain: usage.pid for chain, usage in self.status.usage.items()}
+
+    def _at_work(self, restarts: int) -> bool:
+        status = self.status
+        reported = len(status.usage) == len(self.job.graph.chains)
+        rows = all(chain.rows_in for chain in status.chains.values())
+        alive_all = all(alive(usage.pid) for usage in status.usage.values())
+        running = status.state is JobState.RUNNING and status.restarts == restarts
+        return reported and rows and alive_all and running
+
+    def end(self) -> RunningJob:
+        """The job after its end."""
+        assert self.jobs.wait(DEADLINE_S), self.status
+        return self.job
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start the one job of a YAML text; `mode` instead of the planned one. Closed at the end."""
+    # The Ray of these tests is as small as their machine, and one chain asks for a whole CPU of it.
+    monkeypatch.setattr(ray_session, "CPUS_PER_CHAIN_CLUSTER", ray_session.CPUS_PER_CHAIN_LOCAL)
+    started: list[RunningJobs] = []
+
+    def begin(text: str, printed: Printed | None = None, mode: Mode | None = None) -> Running:
+        path = tmp_path / "pipeline.yaml"
+        path.write_text(text)
+        project = check_file(path)
+        assert project.ok, "\n".join(str(issue) for issue in project.issues)
+        (job,) = project.jobs
+        assert job.graph is not None
+        if mode is not None:
+            job = replace(job, graph=replace(job.graph, mode=mode))
+        jobs = launch([job], RunSettings(), printed or Printed(), lambda _: None)
+        started.append(jobs)
+        return Running(jobs)
+
+    yield begin
+    for jobs in started:
+        jobs.close()
+
+
+@pytest.fixture
+def files(tmp_path: pathlib.Path) -> str:
+    """A job from file to file over three chains, with its input."""
+    rows = (json.dumps({"n": n}) + "\n" for n in range(ROWS))
+    (tmp_path / "in.jsonl").write_text("".join(rows))
+    return FILE_TO_FILE.format(folder=tmp_path)
+
+
+def written(folder: pathlib.Path) -> list[int]:
+    """The numbers of all rows in a folder of published parts, part by part."""
+    lines: list[str] = []
+    for part in sorted(path for path in folder.rglob("*.json*") if path.is_file()):
+        lines += part.read_text().splitlines()
+    return [json.loads(line)["n"] for line in lines]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs or may run again (a zombie does not)."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def causes(status: JobStatus) -> str:
+    """Why the job's state changed, all of it."""
+    return "\n".join(change.cause for change in status.transitions)
+
+
+def test_rows_keep_their_order_over_three_chains(start: Start, tmp_path: pathlib.Path) -> None:
+    printed = Printed()
+    messages = ", ".join(f"'{{\"n\": {n}}}'" for n in range(500))
+    job = start(
+        f"""
+streams:
+  - id: numbers
+    input: {{type: memory, messages: [{messages}], batch_rows: 7, codec: json}}
+    pipeline:
+      chain: false
+      thread_num: 3
+      processors: [{{type: sql, query: "SELECT n FROM flow WHERE n % 2 = 0"}}]
+    output: {{type: stdout}}
+""",
+        printed,
+    ).end()
+    assert job.outcome is not None
+    assert job.outcome.kind is OutcomeKind.FINISHED, job.outcome
+    assert printed.lines == [f'{{"n":{n}}}'.encode() for n in range(0, 500, 2)]
+
+
+def test_a_killed_process_of_any_chain_restarts_the_job_and_no_row_is_lost(
+    start: Start, files: str, tmp_path: pathlib.Path
+) -> None:
+    running = start(files)
+    for killed_before, chain in enumerate(CHAINS):
+        before = running.until_at_work(killed_before)
+        os.kill(before[chain], signal.SIGKILL)
+        after = running.until_at_work(killed_before + 1)
+        survived = {other for other in CHAINS if after[other] == before[other]}
+        assert survived == set(CHAINS) - {chain}
+    job = running.end()
+    assert job.outcome is not None
+    assert job.outcome.kind is OutcomeKind.FINISHED, job.outcome
+    assert set(written(tmp_path / "out")) == set(range(ROWS))
+    told = causes(job.status())
+    assert "the process of chain 'sink-0' died" in told
+    assert "restart 3: source 'source' " in told
+
+
+def test_a_process_that_only_hangs_is_killed_and_the_job_goes_on(
+    start: Start, files: str, tmp_path: pathlib.Path
+) -> None:
+    running = start(files)
+    before = running.until_at_work()
+    os.kill(before["p0-sql-0"], signal.SIGSTOP)
+    running.until(lambda: running.status.restarts == 1)
+    assert not alive(before["p0-sql-0"])
+    job = running.end()
+    assert job.outcome is not None
+    assert job.outcome.kind is OutcomeKind.FINISHED, job.outcome
+    assert "'p0-sql-0' did not answer for 10 s" in causes(job.status())
+    assert set(written(tmp_path / "out")) == set(range(ROWS))
+
+
+def test_rows_go_on_being_printed_after_their_process_died(start: Start) -> None:
+    printed = Printed()
+    running = start(ENDLESS, printed)
+    before = running.until_at_work()
+    os.kill(before["sink-0"], signal.SIGKILL)
+    running.until_at_work(1)
+    printed.wait_for(len(printed.lines) + 50)
+    running.jobs.stop()
+    outcome = running.end().outcome
+    assert outcome is not None
+    assert outcome.kind is OutcomeKind.STOPPED
+    assert set(printed.lines) == {b'{"n":1}'}
+
+
+def test_an_operator_that_fails_three_times_alike_ends_the_job(start: Start) -> None:
+    job = start(
+        """
+streams:
+  - id: failing
+    input: {type: memory, messages: ['{"n": 1}'], codec: json}
+    pipeline:
+      chain: false
+      processors:
+        - {type: python, name: bad, function: f, script: "def f(batch): raise ValueError('no')"}
+    output: {type: drop}
+    restart: {strategy: fixed, initial_ms: 0}
+"""
+    ).end()
+    assert job.outcome is not None
+    error = job.outcome.error
+    assert isinstance(error, ProcessingError), job.outcome
+    assert error.operator == "bad"
+    assert "'bad' ended 3 attempts in a row with the same error" in "".join(error.__notes__)
+    assert job.status().restarts == 2
+
+
+def test_a_job_that_keeps_state_is_not_restarted_without_checkpoints(start: Start) -> None:
+    running = start(ENDLESS, mode=Mode.CHECKPOINT)
+    os.kill(running.until_at_work()["p0-sql-0"], signal.SIGKILL)
+    job = running.end()
+    assert job.outcome is not None
+    assert isinstance(job.outcome.error, ActorLostError)
+    assert KEEPS_STATE in job.status().cause
+
+
+def test_stop_ends_all_chains_in_order_and_everything_is_written(start: Start) -> None:
+    printed = Printed()
+    running = start(ENDLESS, printed)
+    printed.wait_for(20)
+    running.jobs.stop()
+    job = running.end()
+    assert job.outcome is not None
+    assert job.outcome.kind is OutcomeKind.STOPPED, job.outcome
+    chains = job.status().chains
+    assert len(printed.lines) == chains[ChainId("source-0")].rows_in
+    assert {chain.rows_in for chain in chains.values()} == {len(printed.lines)}
+
+
+def test_cancel_leaves_no_process_and_no_folder(start: Start) -> None:
+    running = start(ENDLESS)
+    pids = running.until_at_work().values()
+    name: str = running.job._handle._settings.channel_folder  # type: ignore[attr-defined]
+    folder = pathlib.Path(channel_folder_path(name))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.is_socket() for path in folder.iterdir()} == {True}
+    running.jobs.cancel()
+    outcome = running.end().outcome
+    assert outcome is not None
+    assert outcome.kind is OutcomeKind.CANCELLED
+    assert not folder.exists()
+    running.until(lambda: not any(alive(pid) for pid in pids))
+
+
+def test_a_sink_that_stands_still_is_told_and_the_job_goes_on_when_it_moves(start: Start) -> None:
+    printed = Printed()
+    running = start(ENDLESS, printed)
+    running.until_at_work()
+    printed.free.clear()
+    running.until(lambda: "sink-0" in running.status.waits)
+    (wait, *_) = running.status.waits[ChainId("sink-0")]
+    assert wait.on == "sink 'sink'"
+    assert wait.waited_ms >= 30_000
+    held = len(printed.lines)
+    printed.free.set()
+    printed.wait_for(held + 100)
+    running.until(lambda: not running.status.waits)
+    assert (running.status.state, running.status.restarts) == (JobState.RUNNING, 0)
