@@ -13,6 +13,7 @@ is told once and never mended (H9).
 """
 
 import os
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -72,6 +73,7 @@ class Exchange:
         self._outgoing: dict[ChannelId, tuple[SendingEnd, int]] = {}
         self._incoming: dict[ChannelId, tuple[ReceivingEnd, int]] = {}
         self._closed = False
+        self._changing = threading.Lock()
 
     def listen(self, secret: bytes) -> Address:
         """Let the sources of this chain in from now on; where, they must be told (H1).
@@ -82,6 +84,8 @@ class Exchange:
         self._secret = checked_secret(secret)
         if not self._inputs:
             return Address(self._plan.chain, self._node_ip)
+        if self._closed:
+            raise ChannelError(f"chain '{self._plan.chain}' was closed before it listened")
         sock, path = listen_unix(self._folder)
         tcp: tuple[socket, int] | None = None
         if self._tcp:
@@ -126,13 +130,13 @@ class Exchange:
             return
         addresses = {self._pair(chain): peers[chain] for chain in self._outputs}
         sockets = connect_all(addresses, secret, self._node_ip, timeout_s)
-        traffic = self._started_traffic()
-        now = time.monotonic()
-        for pair, sock in sockets.items():
-            plans = self._outputs[pair.target]
-            end = SendingEnd(sock, pair, plans, self._counters, traffic.received, now)
-            traffic.order(partial(traffic.adopt, end))
-            self._outgoing.update({plan.channel: (end, plan.number) for plan in plans})
+        with self._changing:
+            if not self._closed:
+                self._adopt(sockets)
+                return
+        for sock in sockets.values():
+            sock.close()
+        raise ChannelError(f"chain '{self._plan.chain}' was closed while it connected")
 
     def send(self, channel: ChannelId, envelope: Envelope) -> None:
         """Send an envelope for which there is credit. Any thread; never blocks; keeps order.
@@ -166,10 +170,12 @@ class Exchange:
         within `timeout_s`; `ChannelError` if an envelope could not go out. Without it the peers
         see broken connections. Either way nothing is left open.
         """
-        traffic = self._traffic
-        if traffic is None or self._closed:
-            return
-        self._closed = True
+        with self._changing:
+            traffic = self._traffic
+            if self._closed or traffic is None:
+                self._closed = True
+                return
+            self._closed = True
         traffic.order(traffic.say_bye if flush else traffic.stop)
         if not traffic.thread.join(timeout_s):
             traffic.order(traffic.stop)
@@ -189,6 +195,16 @@ class Exchange:
             self._traffic = Traffic(name, self._inbox, self._counters)
             self._traffic.thread.start()
         return self._traffic
+
+    def _adopt(self, sockets: Mapping[Pair, socket]) -> None:
+        """Connections to targets, ready to send."""
+        traffic = self._started_traffic()
+        now = time.monotonic()
+        for pair, sock in sockets.items():
+            plans = self._outputs[pair.target]
+            end = SendingEnd(sock, pair, plans, self._counters, traffic.received, now)
+            traffic.order(partial(traffic.adopt, end))
+            self._outgoing.update({plan.channel: (end, plan.number) for plan in plans})
 
     def _admit(self, source: ChainId, sock: socket) -> None:
         """A source has proved itself. In the I/O thread."""

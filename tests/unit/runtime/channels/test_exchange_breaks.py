@@ -135,6 +135,19 @@ def test_an_inbox_that_fails_is_told_as_a_break(chains: "Chains") -> None:
     target.grant(EDGE.channel, Sequence(1), Sequence(1))
 
 
+def test_a_chain_that_was_closed_neither_listens_nor_connects(chains: "Chains") -> None:
+    target, _ = chains.target(EDGE)
+    address = target.listen(chains.secret)
+    source, _ = chains.source(EDGE)
+    source.close(flush=True, timeout_s=1)
+    with pytest.raises(ChannelError, match="'a-0' was closed while it connected"):
+        source.connect({EDGE.target: address}, chains.secret)
+    late, _ = chains.target(EDGE)
+    late.close(flush=True, timeout_s=1)
+    with pytest.raises(ChannelError, match="'b-0' was closed before it listened"):
+        late.listen(chains.secret)
+
+
 def test_silence_is_a_break_and_any_byte_is_none() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
