@@ -2,13 +2,13 @@
 
 import pytest
 
-from arkflow_kernel.testing.planted import PLANTED
+from arkflow_kernel.testing.planted_jobs import PLANTED
 from arkflow_kernel.testing.simulation import Machines, Simulation, SimulationError
 
 SEEDS = 50
 
 # Where a bug that few seeds find is found soonest; all the fixed seeds are tried all the same.
-FIND_FIRST = {"FinishOvertakesBatches": 18}
+FIND_FIRST: dict[str, int] = {}
 
 
 def _run_all(machines: Machines, first: int) -> None:

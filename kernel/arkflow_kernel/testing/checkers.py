@@ -1,136 +1,138 @@
-"""What must hold of a chain at every step and at its end, whatever its driver did.
+"""What must hold at every step and at the end of chains and jobs, whatever their drivers did.
 
-A `ChainLedger` sees what sinks published over all attempts of one chain. A row is *covered* when
-a reader can see everything that it led to: in all outputs, or in the error output, or nowhere
-because an operator dropped it. Positions may stand only behind covered rows.
+`lineage.py` knows what became of every row; here is what must hold of orders, of single items, of
+counters (T6), and of held bytes. `job_checks.py` looks at whole jobs.
 """
 
 from collections.abc import Iterable
 
+from arkflow_kernel.ids import ChainId, OutputId
 from arkflow_kernel.metrics import ChainStatistics
-from arkflow_kernel.ports import SplitPosition
-from arkflow_kernel.testing.components import Row
-from arkflow_kernel.testing.scenario import FINISH_SPLIT, ChainScript
+from arkflow_kernel.outbox import Outbox
+from arkflow_kernel.plan import ChainPlan, EdgeKind, OutletPlan
+from arkflow_kernel.task import ChainTask
+from arkflow_kernel.testing.lineage import ViolationError, missing
+from arkflow_kernel.testing.scenario import Scenario
+from arkflow_kernel.testing.sim_order import head_of
+from arkflow_kernel.testing.sim_parts import every
+from arkflow_kernel.testing.sim_rows import KEYS, SPLIT_ROWS, owner_of
 
 
-class ViolationError(AssertionError):
-    """An invariant does not hold: a bug in a machine, or in the test kit."""
+class OrderCheck:
+    """Rows of one key and one split come in order wherever the plan promises it. One attempt."""
 
+    def __init__(self, scenario: Scenario) -> None:
+        source_of = scenario.source_of()
+        self._ordered: dict[str, frozenset[int]] = {}
+        for head, sources in scenario.paths.items():
+            path = {source: known.ordered for source, known in sources.items()}
+            splits = (split for split, source in source_of.items() if path.get(source))
+            self._ordered[head] = frozenset(splits)
+        self._last: dict[tuple[str, int, int], int] = {}
 
-class ChainLedger:
-    """Rows of one chain: where they came out, in which order, and how far they are covered."""
+    def ordered(self, chain: ChainId) -> frozenset[int]:
+        """Splits whose rows come to a chain, and leave it, in order."""
+        return self._ordered[head_of(chain)]
 
-    def __init__(self, script: ChainScript) -> None:
-        self._script = script
-        names = [sink.name for sink in script.sinks]
-        self._seen: dict[str, set[Row]] = {name: set() for name in names}
-        self._attempt: dict[str, list[Row]] = {name: [] for name in names}
-        self._last: dict[tuple[str, str], int] = {}
-        self._covered = dict.fromkeys(script.sizes, 0)
-        self.attempts = 0
-
-    def new_attempt(self) -> None:
-        """Order and repetition are judged within one attempt."""
-        self.attempts += 1
-        self._last.clear()
-        for rows in self._attempt.values():
-            rows.clear()
-
-    def written(self, sink: str, rows: list[Row]) -> None:
-        """A sink was handed rows: per split in their order, nothing twice.
-
-        Bad rows of one batch come from several operators and have no order among themselves.
-        """
-        for split, n in rows:
-            if sink == self._script.plan.error_output:
+    def passed(self, place: str, ordered: frozenset[int], rows: Iterable[int]) -> None:
+        """Rows leave or arrive at a place."""
+        last = self._last
+        for row in rows:
+            split, at = divmod(row, SPLIT_ROWS)
+            if split not in ordered:
                 continue
-            last = self._last.get((sink, split), -1)
-            if n <= last:
-                raise ViolationError(f"{sink} got row {n} of {split} after row {last}")
-            self._last[sink, split] = n
-
-    def published(self, sink: str, rows: list[Row]) -> None:
-        """A sink made rows visible."""
-        self._seen[sink].update(rows)
-        self._attempt[sink] += rows
-
-    def check_positions(self, positions: Iterable[SplitPosition], what: str) -> None:
-        """No position stands past a row that is not covered (F1)."""
-        for position in positions:
-            row = _row_of(position)
-            if row > self.covered(position.split):
+            known = (place, split, at % KEYS)
+            if last.get(known, -1) >= at:
                 raise ViolationError(
-                    f"{what} of {position.split} is {row}, but row "
-                    f"{self._covered[position.split]} is not covered"
+                    f"{place} got row {at} of split {split} after row {last[known]}"
                 )
-            if position.ended and row != self._script.rows(position.split):
-                raise ViolationError(f"{what} of {position.split} claims an end at {row}")
-
-    def covered(self, split: str) -> int:
-        """The first row of the split that is not covered."""
-        n, end = self._covered[split], self._script.rows(split)
-        while n < end and self._is_covered((split, n)):
-            n += 1
-        self._covered[split] = n
-        return n
-
-    def check_finished(self) -> None:
-        """Everything is covered; in a single attempt nothing came twice."""
-        for split in self._script.sizes:
-            if self.covered(split) != self._script.rows(split):
-                raise ViolationError(f"finished, but row {self.covered(split)} of {split} is lost")
-        for name, rows in self._attempt.items():
-            if len(set(rows)) != len(rows):
-                raise ViolationError(f"{name} published a row twice in one attempt")
-        for name in self._script.plan.outputs:
-            wrong = [row for row in self._seen[name] if self._unfit(row)]
-            if wrong:
-                raise ViolationError(f"{name} published rows that were dropped or bad: {wrong[:3]}")
-            lost = self._at_finish() - self._seen[name]
-            if lost:
-                raise ViolationError(f"{name} finished without {len(lost)} rows of the finish item")
-
-    def check_stopped(self, frontier: Iterable[SplitPosition]) -> None:
-        """What this attempt published is exactly what lies below the frontier."""
-        ends: dict[str, int] = {position.split: _row_of(position) for position in frontier}
-        for name, rows in self._attempt.items():
-            beyond = [row for row in rows if row[1] >= ends.get(row[0], 0)]
-            if beyond:
-                raise ViolationError(f"stopped, but {name} published {beyond[0]} past the frontier")
-
-    def _is_covered(self, row: Row) -> bool:
-        if row in self._seen.get("errors", ()):
-            return True
-        if self._script.drops(*row) and not self._bad(row):
-            return True
-        return all(row in self._seen[output] for output in self._script.plan.outputs)
-
-    def _at_finish(self) -> set[Row]:
-        rows = {(split, n) for split, numbers in self._script.finish_rows() for n in numbers}
-        return {row for row in rows if not self._script.drops(*row)}
-
-    def _bad(self, row: Row) -> bool:
-        late = row[0] == FINISH_SPLIT
-        return not late and (self._script.bad(*row) or self._script.rejects(*row))
-
-    def _unfit(self, row: Row) -> bool:
-        return self._bad(row) or self._script.drops(*row)
+            last[known] = at
 
 
-def check_conservation(script: ChainScript, statistics: ChainStatistics) -> None:
-    """T6 over a whole attempt that ended in order."""
-    first, second = statistics.operators
-    _equal("rows into the first operator", first.rows_in, statistics.rows_in)
-    _equal("settled rows", statistics.settled_rows, statistics.rows_in)
+class ItemCheck:
+    """What one item of a lane may yield (T6, G2): every row once by every way out, or dropped."""
+
+    def __init__(self, plan: ChainPlan, scenario: Scenario) -> None:
+        self._plan = plan
+        self._outlets = {outlet.output: outlet for outlet in plan.outlets}
+        self._scripts = [scenario.operators[op.operator] for op in plan.operators]
+
+    def check(self, rows_in: list[int], out: dict[OutputId, list[int]]) -> None:
+        """`out`: all rows that the item yielded, by sink and by channel."""
+        errors = self._leaving(self._plan.error_output, out)
+        ways = [self._leaving(output, out) for output in self._plan.outputs]
+        for way in ways[1:]:
+            if way != ways[0]:
+                raise ViolationError(f"different rows to {self._plan.outputs}: {ways}")
+        came_out = sorted(ways[0] + errors) if ways else errors
+        if came_out == sorted(rows_in):
+            return
+        for row in missing(rows_in, came_out):
+            if not any(every(script.drops, row) for script in self._scripts):
+                raise ViolationError(f"a lane lost row {row}, which no operator drops")
+
+    def _leaving(self, output: OutputId | None, out: dict[OutputId, list[int]]) -> list[int]:
+        """The rows that left by one way, whatever its channels; as many as a single target got."""
+        outlet = None if output is None else self._outlets.get(output)
+        if output is None or outlet is None:
+            return sorted(out.get(output, ())) if output is not None else []
+        parts = [out.get(channel.output, []) for channel in outlet.channels]
+        if outlet.kind is EdgeKind.BROADCAST:
+            if any(part != parts[0] for part in parts):
+                raise ViolationError(f"broadcast {output} sent different rows: {parts}")
+            return sorted(parts[0])
+        if outlet.kind is EdgeKind.PARTITIONED:
+            _check_owners(outlet, parts)
+        return sorted(row for part in parts for row in part)
+
+
+def _check_owners(outlet: OutletPlan, parts: list[list[int]]) -> None:
+    for subtask, part in enumerate(parts):
+        for row in part:
+            key = row % SPLIT_ROWS % KEYS
+            if owner_of(key, len(parts), outlet.max_parallelism) != subtask:
+                raise ViolationError(f"row {row} of key {key} went to subtask {subtask} (G3)")
+
+
+def check_held(task: ChainTask, item_bytes: dict[int, int], statistics: ChainStatistics) -> None:
+    """`held_bytes` is what the machine really holds, taken from its parts."""
+    held = sum(read.batch.nbytes for read, _ in task._source._ahead)
+    for item in task._items._items:
+        held += item_bytes[item.token]
+        if item.slice is not None:
+            held += sum(piece.size_bytes for piece in item.slice.pieces[item.taken :])
+    for lane in task._outputs._all.values():
+        if isinstance(lane, Outbox):
+            held += sum(getattr(envelope, "size_bytes", 0) for envelope in lane._queue)
+            held += lane._open.size if lane._open else 0
+        else:
+            held += sum(queued.size_bytes for queued in lane._queue)
+            held += lane._writing_bytes if hasattr(lane._outstanding, "batch") else 0
+    if held != statistics.held_bytes:
+        raise ViolationError(f"held_bytes is {statistics.held_bytes}, really {held}")
+
+
+def check_conservation(plan: ChainPlan, statistics: ChainStatistics, fails: bool) -> None:
+    """T6 over a whole chain that ended in order. `fails`: some operator may fail on a batch."""
     to = dict(statistics.rows_to)
+    _equal("settled rows", statistics.settled_rows, statistics.rows_in)
     _equal("rows over all outputs", sum(to.values()), statistics.rows_out)
-    _equal("rows into the second operator", second.rows_in, first.rows_out)
-    for output in script.plan.outputs:
-        _equal(f"rows to {output}", to[output], second.rows_out)
-    if script.plan.error_output is not None:
-        errors = statistics.bad_rows + first.errors
-        _equal("rows to the error output", to[script.plan.error_output], errors)
     _equal("batches in flight", statistics.in_flight, 0)
+    _equal("held bytes", statistics.held_bytes, 0)
+    rows = statistics.rows_in
+    for counts in statistics.operators:
+        if fails and counts.rows_in <= rows:
+            rows = counts.rows_in
+        _equal(f"rows into {counts.operator}", counts.rows_in, rows)
+        rows = counts.rows_out
+    for outlet in plan.outlets:
+        for channel in statistics.channels:
+            if channel.sent != channel.settled:
+                raise ViolationError(f"{plan.chain} ended, {channel.channel} is not settled (F5)")
+        if outlet.kind in (EdgeKind.BROADCAST, EdgeKind.ERROR) or fails:
+            continue
+        left = sum(to[channel.output] for channel in outlet.channels)
+        _equal(f"rows to edge {outlet.output}", left, rows)
 
 
 def _equal(what: str, found: int, expected: int) -> None:
@@ -138,10 +140,4 @@ def _equal(what: str, found: int, expected: int) -> None:
         raise ViolationError(f"{what}: {found}, expected {expected}")
 
 
-def _row_of(position: SplitPosition) -> int:
-    row = position.position["row"]
-    assert isinstance(row, int)
-    return row
-
-
-__all__ = ["ChainLedger", "ViolationError", "check_conservation"]
+__all__ = ["ItemCheck", "OrderCheck", "check_conservation", "check_held"]

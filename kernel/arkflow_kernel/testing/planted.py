@@ -1,30 +1,49 @@
-"""Planted bugs: each is one plausible mistake in a machine. The simulation must find every one.
+"""Planted bugs of a chain: each is one plausible mistake. The simulation must find every one.
 
-They test the test. Each is a subclass of the real machine, so the machines know nothing of them.
+They test the test. Each is a subclass of the real machine or of one of its parts, so the machines
+know nothing of them. `planted_channels.py` and `planted_jobs.py` have more.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from typing import Any
 
-from arkflow_kernel.commit import CommitFrontier
-from arkflow_kernel.coordinator import JobCoordinator
-from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence
+from arkflow_kernel.commit import CommitFrontier, SettlementQueue, SourceCommits
+from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence, SplitId
 from arkflow_kernel.item_queue import BatchRef, Item, ItemQueue
 from arkflow_kernel.lane import LaneSchedule
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import SourceBatch, SplitPosition, WriteReceipt
-from arkflow_kernel.protocol import (
-    ChainReport,
-    FlushSink,
-    ItemDone,
-    RollSink,
-    SourceRead,
-    Submit,
-    Write,
-)
+from arkflow_kernel.ports import Position, ReadResult, SourceBatch, SplitPosition, WriteReceipt
+from arkflow_kernel.protocol import FlushSink, ItemDone, RollSink, SourceRead, Submit, Write
 from arkflow_kernel.read_lane import ReadLane
 from arkflow_kernel.task import ChainTask
-from arkflow_kernel.testing.simulation import Machines
 from arkflow_kernel.write_lane import WriteLane
+
+
+class PlantedTask(ChainTask):
+    """A chain's machine, some of whose parts are of other classes: subclasses of the real ones.
+
+    `parts` are (name of the attribute, class): one part, or each of a dictionary of parts.
+    """
+
+    parts: Seq[tuple[str, type[Any]]] = ()
+
+    def __init__(self, plan: ChainPlan, *rest: Any, **named: Any) -> None:
+        super().__init__(plan, *rest, **named)
+        for name, kind in self.parts:
+            swap(self, name, kind)
+
+
+def swap(owner: Any, path: str, kind: type[Any]) -> None:
+    """Let the part at a dotted path become one of a subclass; of a dictionary, each that fits."""
+    name, _, rest = path.partition(".")
+    part = getattr(owner, name)
+    parts = list(part.values()) if isinstance(part, dict) else [part]
+    for each in parts:
+        if rest:
+            swap(each, rest, kind)
+        elif issubclass(kind, type(each)):
+            each.__class__ = kind
+
 
 # --- settlement and frontier -------------------------------------------------------------------
 
@@ -48,16 +67,16 @@ class _LeapingFrontier(CommitFrontier):
         return super().settle(Sequence(1), Sequence(min(last + 1, self._tracked)))
 
 
-class ExposesPastAGap(ChainTask):
+class _LeapingCommits(SourceCommits):
+    def track(self, split: SplitId, sequence: Sequence, position: Position, *, ended: bool) -> None:
+        self._frontiers.setdefault(split, _LeapingFrontier(split))
+        super().track(split, sequence, position, ended=ended)
+
+
+class ExposesPastAGap(PlantedTask):
     """The frontier takes a batch for settled because the one before it is."""
 
-    def _submit(self) -> None:
-        for split, frontier in self._frontiers.items():
-            if not isinstance(frontier, _LeapingFrontier):
-                leaping = _LeapingFrontier(split)
-                leaping.__dict__.update(frontier.__dict__)
-                self._frontiers[split] = leaping
-        super()._submit()
+    parts = (("_commits", _LeapingCommits),)
 
 
 class CommitsReadAhead(ChainTask):
@@ -67,19 +86,41 @@ class CommitsReadAhead(ChainTask):
         super()._on_source_read(event)
         if isinstance(event.result, SourceBatch):
             read = event.result
-            self._restored[read.split] = SplitPosition(read.split, read.position)
+            self._commits._restored[read.split] = SplitPosition(read.split, read.position)
 
     def frontier(self) -> tuple[SplitPosition, ...]:
-        return tuple(self._restored[split] for split in sorted(self._restored))
+        return tuple(self._commits._restored.values())
 
 
-class CommitsAfterTheEnd(ChainTask):
+class _HastyCommits(SourceCommits):
+    @property
+    def quiet(self) -> bool:
+        return True
+
+
+class CommitsAfterTheEnd(PlantedTask):
     """The chain ends without waiting for its source to hear of the last settled batch."""
 
-    def _next_phase(self, now_ms: MonotonicMs) -> None:
-        known, self._commit_token = self._commit_token, None
-        super()._next_phase(now_ms)
-        self._commit_token = known
+    parts = (("_commits", _HastyCommits),)
+
+
+class LosesBatchesWithoutRows(ChainTask):
+    """A batch that leads to no row is forgotten instead of settled."""
+
+    def _processed(self, batch: BatchRef) -> None:
+        if batch.rows:
+            super()._processed(batch)
+
+
+class _EasySettlement(SettlementQueue):
+    def _is_settled(self, entry: Any) -> bool:
+        return any(mark <= done for mark, done in zip(entry.marks, self._confirmed, strict=True))
+
+
+class SettledByOneOfSeveral(PlantedTask):
+    """A batch that went to several outputs is settled when one of them has settled it (F5)."""
+
+    parts = (("_settlement", _EasySettlement),)
 
 
 # --- order of items ----------------------------------------------------------------------------
@@ -93,12 +134,10 @@ class _ImpatientQueue(ItemQueue):
         return super().head()
 
 
-class PublishesInCompletionOrder(ChainTask):
+class PublishesInCompletionOrder(PlantedTask):
     """The second item's slice leaves before the first item has answered."""
 
-    def __init__(self, plan: ChainPlan, *rest: object, **named: object) -> None:
-        super().__init__(plan, *rest, **named)  # type: ignore[arg-type]
-        self._items = _ImpatientQueue(plan.workers)
+    parts = (("_items", _ImpatientQueue),)
 
 
 class _ForgetfulQueue(ItemQueue):
@@ -106,12 +145,10 @@ class _ForgetfulQueue(ItemQueue):
         return 0 if self._items and self._items[-1].batch is None else len(self._items)
 
 
-class FinishesBeforeAllItems(ChainTask):
-    """The sinks are flushed as soon as the finish item is submitted."""
+class FinishesBeforeAllItems(PlantedTask):
+    """The outputs are flushed as soon as the finish item is submitted."""
 
-    def __init__(self, plan: ChainPlan, *rest: object, **named: object) -> None:
-        super().__init__(plan, *rest, **named)  # type: ignore[arg-type]
-        self._items = _ForgetfulQueue(plan.workers)
+    parts = (("_items", _ForgetfulQueue),)
 
 
 class StartsBeforeTheLastSlice(LaneSchedule):
@@ -141,15 +178,27 @@ class _HastySink(WriteLane):
             self._confirmed = request.sequence
         return request
 
-    def answered(self, receipt: WriteReceipt) -> None:
-        super().answered(WriteReceipt(self._written, receipt.roll_at_ms))
+    def answered(self, receipt: WriteReceipt, now_ms: MonotonicMs) -> None:
+        super().answered(WriteReceipt(self._written, receipt.roll_at_ms), now_ms)
+
+
+class ConfirmsAtWrite(PlantedTask):
+    """A write counts as confirmed once it is ordered, not once the receipt says so."""
+
+    parts = (("_outputs._sinks", _HastySink),)
 
 
 class _FlushlessSink(WriteLane):
-    def answered(self, receipt: WriteReceipt) -> None:
-        super().answered(receipt)
+    def answered(self, receipt: WriteReceipt, now_ms: MonotonicMs) -> None:
+        super().answered(receipt, now_ms)
         if self._flushing:
             self._confirmed = self._given
+
+
+class EndsBeforeTheFlush(PlantedTask):
+    """Any answer while flushing counts as the flush's."""
+
+    parts = (("_outputs._sinks", _FlushlessSink),)
 
 
 class _RoomySink(WriteLane):
@@ -158,47 +207,33 @@ class _RoomySink(WriteLane):
         return True
 
 
-class _WithSinks(ChainTask):
-    write_lane: type[WriteLane]
-
-    def __init__(self, plan: ChainPlan, *rest: object, **named: object) -> None:
-        super().__init__(plan, *rest, **named)  # type: ignore[arg-type]
-        self._sinks = {sink.output: self.write_lane(sink.output) for sink in plan.sinks}
-
-
-class ConfirmsAtWrite(_WithSinks):
-    """A write counts as confirmed once it is ordered, not once the receipt says so."""
-
-    write_lane = _HastySink
-
-
-class EndsBeforeTheFlush(_WithSinks):
-    """Any answer while flushing counts as the flush's."""
-
-    write_lane = _FlushlessSink
-
-
-class IgnoresTheWriteBound(_WithSinks):
+class IgnoresTheWriteBound(PlantedTask):
     """A slow sink is handed everything."""
 
-    write_lane = _RoomySink
+    parts = (("_outputs._sinks", _RoomySink),)
 
 
 # --- source ------------------------------------------------------------------------------------
 
 
 class _GreedySource(ReadLane):
-    def answered(self, result: object, now_ms: MonotonicMs) -> None:
+    def answered(self, result: ReadResult, size_bytes: int, now_ms: MonotonicMs) -> None:
         stopped, self._stopped = self._stopped, False
-        super().answered(result, now_ms)  # type: ignore[arg-type]
+        super().answered(result, size_bytes, now_ms)
         self._stopped = stopped
 
     def stop(self) -> None:
         self._stopped = True
 
 
+class KeepsReadAheadAtStop(PlantedTask):
+    """What was read ahead stays behind when the job stops, and is submitted all the same."""
+
+    parts = (("_source", _GreedySource),)
+
+
 class _SharedSequences(ReadLane):
-    def take(self) -> tuple[SourceBatch, Sequence] | None:
+    def take(self) -> tuple[SourceBatch, Sequence, int] | None:
         taken = super().take()
         if taken is not None:
             for split in self._sequences:
@@ -206,95 +241,28 @@ class _SharedSequences(ReadLane):
         return taken
 
 
-class _WithSource(ChainTask):
-    read_lane: type[ReadLane]
-
-    def __init__(self, plan: ChainPlan, *rest: object, **named: object) -> None:
-        super().__init__(plan, *rest, **named)  # type: ignore[arg-type]
-        assert plan.source is not None
-        self._source = self.read_lane(plan.source.rows_per_second)
-
-
-class KeepsReadAheadAtStop(_WithSource):
-    """What was read ahead stays behind when the job stops, and is submitted all the same."""
-
-    read_lane = _GreedySource
-
-
-class CountsSplitsTogether(_WithSource):
+class CountsSplitsTogether(PlantedTask):
     """One sequence for all splits of a source."""
 
-    read_lane = _SharedSequences
+    parts = (("_source", _SharedSequences),)
 
 
-class LosesBatchesWithoutRows(ChainTask):
-    """A batch that leads to no row is forgotten instead of settled."""
-
-    def _processed(self, batch: BatchRef) -> None:
-        if batch.rows:
-            super()._processed(batch)
-
-
-# --- coordinator -------------------------------------------------------------------------------
-
-
-class SaysItOnce(JobCoordinator):
-    """Control is sent once and not repeated with the reports: a lost message never heals."""
-
-    def _on_chain_report(self, event: ChainReport) -> None:
-        self._chains[event.chain].statistics = event.statistics
-
-
-class EndsWithTheFirst(JobCoordinator):
-    """The job ends when one chain is closed."""
-
-    def _end_if_closed(self, at: object) -> None:
-        if any(chain.closed for chain in self._chains.values()):
-            for chain in self._chains.values():
-                chain.closed = True
-                chain.outcome = chain.outcome or next(
-                    c.outcome for c in self._chains.values() if c.outcome
-                )
-        super()._end_if_closed(at)  # type: ignore[arg-type]
-
-
-class NeverKills(JobCoordinator):
-    """A chain that hangs in its teardown is waited for, for ever."""
-
-    def _kill_by(self, chain: object, at: object) -> None:
-        pass
-
-
-def _machines(name: str, kind: Callable[..., object]) -> tuple[str, Machines]:
-    if issubclass(kind, ChainTask):  # type: ignore[arg-type]
-        return name, Machines(task=kind)  # type: ignore[arg-type]
-    if issubclass(kind, JobCoordinator):  # type: ignore[arg-type]
-        return name, Machines(coordinator=kind)  # type: ignore[arg-type]
-    return name, Machines(schedule=kind)  # type: ignore[arg-type]
-
-
-PLANTED: dict[str, Machines] = dict(
-    _machines(kind.__name__, kind)
-    for kind in (
-        SettlesInCompletionOrder,
-        ExposesPastAGap,
-        CommitsReadAhead,
-        CommitsAfterTheEnd,
-        PublishesInCompletionOrder,
-        FinishesBeforeAllItems,
-        StartsBeforeTheLastSlice,
-        FinishOvertakesBatches,
-        ConfirmsAtWrite,
-        EndsBeforeTheFlush,
-        IgnoresTheWriteBound,
-        KeepsReadAheadAtStop,
-        CountsSplitsTogether,
-        LosesBatchesWithoutRows,
-        SaysItOnce,
-        EndsWithTheFirst,
-        NeverKills,
-    )
+CHAIN_BUGS: tuple[type[Any], ...] = (
+    SettlesInCompletionOrder,
+    ExposesPastAGap,
+    CommitsReadAhead,
+    CommitsAfterTheEnd,
+    LosesBatchesWithoutRows,
+    SettledByOneOfSeveral,
+    PublishesInCompletionOrder,
+    FinishesBeforeAllItems,
+    StartsBeforeTheLastSlice,
+    FinishOvertakesBatches,
+    ConfirmsAtWrite,
+    EndsBeforeTheFlush,
+    IgnoresTheWriteBound,
+    KeepsReadAheadAtStop,
+    CountsSplitsTogether,
 )
-"""Name of each planted bug, and the machines that have it."""
 
-__all__ = ["PLANTED"]
+__all__ = ["CHAIN_BUGS", "PlantedTask", "swap"]

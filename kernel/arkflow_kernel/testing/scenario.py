@@ -1,26 +1,28 @@
-"""What one seed of the simulation is about: its chains, their components, and what the user does.
+"""What one job of the simulation is: its graph, what its parts do, what its user does.
 
-Data drawn from dice, nothing else. Sizes are small: faults hide in orders, not in volumes.
+Data drawn from dice, nothing else. The plan is made by the real planner from a drawn `JobSpec`.
+Sizes are small: faults hide in orders, not in volumes.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any, Final
 
-from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.testing.components import (
-    ScriptedOperator,
-    ScriptedSink,
-    ScriptedSource,
-    rows_batch,
-)
+from arkflow_kernel.graph import build_graph
+from arkflow_kernel.ids import ChainId, OperatorId
+from arkflow_kernel.job import JobSpec
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph, Mode
 from arkflow_kernel.testing.dice import Dice
-from arkflow_kernel.testing.plans import chain_plan
+from arkflow_kernel.testing.sim_order import Head, Path, paths
+from arkflow_kernel.testing.sim_parts import OperatorScript, SinkScript, SourceScript
 
-Predicate = Callable[[str, int], bool]
+CHAINS_MAX: Final = 9
+"""Subtasks of chains in one job: more only make every seed longer."""
 
-FINISH_SPLIT = "finish"
-"""What rows that only `finish` yields say as their split; no source has it."""
+CHANNELS_MAX: Final = 14
+
+ENVELOPES: Final = 90
+"""About so many batches and envelopes does one attempt of a job move."""
 
 
 class UserAction(Enum):
@@ -32,130 +34,206 @@ class UserAction(Enum):
 
 
 @dataclass(frozen=True)
-class SinkScript:
-    """How a sink confirms; see `ScriptedSink`."""
-
-    name: str
-    lag: int
-    roll_ms: int | None
-
-    def make(self) -> ScriptedSink:
-        """A new sink, as a new attempt builds it."""
-        return ScriptedSink(lag=self.lag, roll_ms=self.roll_ms)
-
-
-@dataclass(frozen=True)
-class ChainScript:
-    """One chain: its plan and how to build its components anew for each attempt."""
-
-    plan: ChainPlan
-    sizes: dict[str, tuple[int, ...]]
-    sinks: tuple[SinkScript, ...]
-    commits: bool
-    pause_every: int
-    pause_ms: int | None
-    pieces: int
-    at_finish: int
-    bad: Predicate
-    drops: Predicate
-    rejects: Predicate
-    fails: Predicate
-
-    def source(self) -> ScriptedSource:
-        """A new source."""
-        return ScriptedSource(
-            self.sizes,
-            bad=self.bad,
-            pause_every=self.pause_every,
-            pause_ms=self.pause_ms,
-            commits=self.commits,
-        )
-
-    def operators(self) -> dict[str, ScriptedOperator]:
-        """New operators: the first may reject and fail, the second drops and fans out."""
-        return {
-            "first": ScriptedOperator(
-                rejects=self.rejects,
-                fails=self.fails,
-                at_finish=tuple(rows_batch(*row) for row in self.finish_rows()),
-            ),
-            "second": ScriptedOperator(pieces=self.pieces, drops=self.drops),
-        }
-
-    def finish_rows(self) -> list[tuple[str, list[int]]]:
-        """What the first operator yields at the end: one batch of one row each."""
-        return [(FINISH_SPLIT, [n]) for n in range(self.at_finish)]
-
-    def rows(self, split: str) -> int:
-        """How many rows the split has."""
-        return sum(self.sizes[split])
-
-
-@dataclass(frozen=True)
 class Scenario:
     """One job, what its user does at which step, and how many faults may strike."""
 
-    chains: tuple[ChainScript, ...]
+    graph: ExecutionGraph
+    sources: dict[ChainId, SourceScript]
+    operators: dict[OperatorId, OperatorScript]
+    sinks: dict[OperatorId, SinkScript]
+    paths: dict[Head, dict[Head, Path]]
     action: UserAction
     action_step: int
     faults: int
     fault_odds: int
 
+    def ends(self) -> dict[int, int]:
+        """How many rows each split has."""
+        return {s: script.rows(s) for script in self.sources.values() for s in script.sizes}
+
+    def source_of(self) -> dict[int, Head]:
+        """By split, the chain that reads it."""
+        return {
+            split: chain.rpartition("-")[0]
+            for chain, script in self.sources.items()
+            for split in script.sizes
+        }
+
 
 def draw_scenario(dice: Dice) -> Scenario:
-    """Everything that a seed decides before the first step."""
-    chains = tuple(_draw_chain(dice, index) for index in range(dice.between(1, 3)))
-    action = dice.pick([UserAction.NOTHING] * 5 + [UserAction.STOP] * 3 + [UserAction.CANCEL])
+    """Everything that is decided before the first step."""
+    while True:
+        graph = build_graph(JobSpec.model_validate(_Drawn(dice).job()))
+        channels = sum(len(plan.inputs) for plan in graph.chains)
+        if len(graph.chains) <= CHAINS_MAX and channels <= CHANNELS_MAX:
+            break
+    if dice.one_in(8):
+        graph = replace(graph, mode=Mode.CHECKPOINT)
+    hopping = sum(1 + len(plan.channels) for plan in graph.chains)
+    batches = max(3, ENVELOPES // hopping)
+    action = dice.pick([UserAction.NOTHING] * 5 + [UserAction.STOP] * 2 + [UserAction.CANCEL])
     return Scenario(
-        chains,
+        graph,
+        _draw_sources(dice, graph, batches),
+        _draw_operators(dice, graph),
+        {sink.operator: _draw_sink(dice) for plan in graph.chains for sink in plan.sinks},
+        paths(graph),
         action,
-        action_step=dice.between(1, 2_000),
-        faults=dice.between(1, 4),
-        fault_odds=dice.pick([150, 400, 900]),
+        action_step=dice.between(1, 1_000),
+        faults=dice.between(1, 3),
+        fault_odds=dice.pick([100, 250, 600]),
     )
 
 
-def _draw_chain(dice: Dice, index: int) -> ChainScript:
-    sinks = tuple(_draw_sink(dice, f"sink-{i}") for i in range(dice.between(1, 2)))
-    errors = not dice.one_in(3)
-    all_sinks = (*sinks, _draw_sink(dice, "errors")) if errors else sinks
-    plan = chain_plan(
-        f"chain-{index}",
-        operators=("first", "second"),
-        sinks=tuple(sink.name for sink in sinks),
-        error_sink="errors" if errors else None,
-        workers=dice.pick([1, 1, 2, 4]),
-        rows_per_second=dice.pick([None, None, 2_000.0]),
-    )
-    splits = [f"split-{i}" for i in range(dice.between(1, 4))]
-    return ChainScript(
-        plan=plan,
-        sizes={split: _draw_sizes(dice) for split in splits},
-        sinks=all_sinks,
-        commits=dice.one_in(2),
-        pause_every=dice.pick([0, 3, 7]),
-        pause_ms=dice.pick([None, 5, 40]),
+class _Drawn:
+    """A job's operators and edges, drawn in the order of the rows."""
+
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
+        self._operators: list[dict[str, Any]] = []
+        self._edges: list[dict[str, Any]] = []
+        self._fed: set[str] = set()
+
+    def job(self) -> dict[str, Any]:
+        dice = self._dice
+        sources = [self._operator("source", i) for i in range(dice.pick([1, 1, 2]))]
+        open_ends = [op["id"] for op in self._operators]
+        for i in range(dice.pick([0, 1, 2, 2, 3])):
+            # The newest come first: depth is more often found than width.
+            ways = dice.pick([1, 1, 1, 2])
+            before = [op["id"] for op in self._operators]
+            made = self._operator("map", i)
+            loose = [name for name in before if name not in self._fed]
+            for above in dict.fromkeys(dice.pick(loose or before) for _ in range(ways)):
+                self._edge(above, made)
+        open_ends = [op["id"] for op in self._operators if op["id"] not in self._fed]
+        sinks: list[str] = []
+        for above in (*open_ends, *([dice.pick(self._operators)["id"]] * dice.one_in(4))):
+            sinks.append(self._operator("sink", len(sinks)))
+            self._edge(above, sinks[-1])
+        if not dice.one_in(3):
+            sinks.append(self._errors(len(sinks)))
+        return {
+            "id": "job",
+            "version": 1,
+            "operators": self._operators,
+            "edges": self._edges,
+            "sources": [self._source(name) for name in sources],
+            "sinks": [{"operator_id": name, "output_type": "sim"} for name in sinks],
+            "channel": {
+                "capacity": dice.pick([1, 2, 2, 4, 8]),
+                "capacity_bytes": dice.pick([1, 100, 400, 1_000_000]),
+            },
+            "restart": _draw_restart(dice),
+        }
+
+    def _operator(self, kind: str, number: int) -> str:
+        name = f"{kind}{number}"
+        self._operators.append(
+            {
+                "id": name,
+                "kind": kind,
+                "key_field": "key",
+                "config": {} if kind != "map" else {"type": "sim"},
+                "parallelism": self._dice.pick([1, 1, 2, 2, 3, 4]),
+                "chain": not self._dice.one_in(3),
+            }
+        )
+        return name
+
+    def _source(self, name: str) -> dict[str, Any]:
+        config: dict[str, Any] = {"thread_num": self._dice.pick([1, 1, 2, 4])}
+        if self._dice.one_in(4):
+            config["rows_per_second"] = 2_000
+        return {
+            "operator_id": name,
+            "input_type": "sim",
+            "config": config,
+            "time": {"mode": "processing_time"},
+        }
+
+    def _edge(self, above: str, below: str) -> None:
+        kinds = ["partitioned", "partitioned", "broadcast", "rebalance"]
+        if self._parallelism(below) in (1, self._parallelism(above)):
+            kinds += ["forward"] * 4
+        kind = self._dice.pick(kinds)
+        edge = {"id": f"e{len(self._edges)}", "from": above, "to": below}
+        how = {"partitioned": True} if kind == "partitioned" else {"type": kind}
+        self._edges.append({**edge, **how})
+        self._fed.add(above)
+
+    def _errors(self, number: int) -> str:
+        """One sink takes what fails, in all operators or in some."""
+        name = self._operator("sink", number)
+        self._operators[-1]["parallelism"] = 1
+        kept = [op["id"] for op in self._operators if op["kind"] != "sink"]
+        kept = [op for op in kept if not self._dice.one_in(4)] or kept[:1]
+        self._edges += [
+            {"id": f"x{i}", "from": above, "to": name, "type": "error"}
+            for i, above in enumerate(kept)
+        ]
+        return name
+
+    def _parallelism(self, name: str) -> int:
+        return next(int(op["parallelism"]) for op in self._operators if op["id"] == name)
+
+
+def _draw_restart(dice: Dice) -> dict[str, Any]:
+    restart = {
+        "strategy": dice.pick(["exponential"] * 4 + ["fixed"] * 3 + ["none"]),
+        "initial_ms": dice.pick([10, 200, 1_500]),
+        "max_ms": dice.pick([1_000, 5_000]),
+        "reset_after_ms": dice.pick([3_000, 600_000]),
+    }
+    attempts = dice.pick([None, None, None, 1, 3])
+    return restart if attempts is None else {**restart, "max_attempts": attempts}
+
+
+def _draw_sources(dice: Dice, graph: ExecutionGraph, batches: int) -> dict[ChainId, SourceScript]:
+    reading = [plan for plan in graph.chains if plan.source is not None]
+    splits = {plan.chain: dice.pick([1, 1, 2, 3]) for plan in reading}
+    each = max(2, batches // sum(splits.values()))
+    found: dict[ChainId, SourceScript] = {}
+    number = 0
+    for plan in reading:
+        sizes = {}
+        for _ in range(splits[plan.chain]):
+            most = dice.pick([1, 3, 8])
+            sizes[number] = tuple(dice.between(1, most) for _ in range(each))
+            number += 1
+        bad = dice.pick([0, 5, 3]) if plan.error_output is not None else 0
+        pause = dice.pick([0, 0, 3, 7])
+        commits = dice.one_in(2)
+        found[plan.chain] = SourceScript(sizes, commits, pause, dice.pick([None, 5, 40]), bad)
+    return found
+
+
+def _draw_operators(dice: Dice, graph: ExecutionGraph) -> dict[OperatorId, OperatorScript]:
+    found: dict[OperatorId, OperatorScript] = {}
+    for plan in graph.chains:
+        for operator in plan.operators:
+            if operator.operator not in found:
+                found[operator.operator] = _draw_operator(dice, plan)
+    return found
+
+
+def _draw_operator(dice: Dice, plan: ChainPlan) -> OperatorScript:
+    safe = plan.error_output is not None
+    return OperatorScript(
         pieces=dice.pick([1, 1, 3, 7]),
-        at_finish=dice.pick([0, 0, 12]),
-        bad=_every(dice.pick([0, 5, 3]) if errors else 0),
-        drops=_every(dice.pick([0, 2, 9])),
-        rejects=_every(dice.pick([0, 7]) if errors else 0),
-        fails=_every(dice.pick([0, 4]) if errors else 0),
+        drops=dice.pick([0, 0, 2, 9]),
+        rejects=dice.pick([0, 0, 7]) if safe else 0,
+        fails=dice.pick([0, 0, 4]) if safe or dice.one_in(25) else 0,
+        at_finish=dice.pick([0, 0, 8]),
     )
 
 
-def _draw_sink(dice: Dice, name: str) -> SinkScript:
-    return SinkScript(name, lag=dice.pick([0, 0, 1, 5]), roll_ms=dice.pick([None, None, 30]))
+def _draw_sink(dice: Dice) -> SinkScript:
+    return SinkScript(
+        lag=dice.pick([0, 0, 1, 5]),
+        roll_ms=dice.pick([None, None, 30]),
+        slow=dice.pick([1, 1, 1, 3, 6]),
+    )
 
 
-def _draw_sizes(dice: Dice) -> tuple[int, ...]:
-    most = dice.pick([1, 4, 20])
-    return tuple(dice.between(1, most) for _ in range(dice.between(8, 40)))
-
-
-def _every(step: int) -> Predicate:
-    """True for every `step`-th row; 0: for none."""
-    return lambda _split, n: step > 0 and n % step == step - 1
-
-
-__all__ = ["FINISH_SPLIT", "ChainScript", "Scenario", "SinkScript", "UserAction", "draw_scenario"]
+__all__ = ["Scenario", "UserAction", "draw_scenario"]

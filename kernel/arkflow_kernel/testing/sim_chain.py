@@ -1,53 +1,57 @@
 """One chain inside the simulation: its machine, its real work, and every step that it can take.
 
 A driver like the others (`docs/protocol.md`), only that each duty is a step of its own, which
-somebody else chooses: start to work on a request, finish it, hand its answer over. Between any two
-of them the attempt may crash.
+somebody else chooses: take an envelope off the wire, hand the head of a queue over, start to work
+on a request, finish it, hand its answer over. Between any two of them the process may crash.
 """
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from arkflow_kernel.chain_work import ChainWork, LaneKey, LaneName, lane_of
-from arkflow_kernel.errors import SourceError
-from arkflow_kernel.ids import Generation, RequestToken
+from arkflow_kernel.chain_work import ChainWork, lane_of
+from arkflow_kernel.envelope import Data, EndOfStream, Envelope
+from arkflow_kernel.errors import ArkflowError, ChannelError, ProcessingError
+from arkflow_kernel.ids import Generation, RequestToken, SplitId
 from arkflow_kernel.lane import LaneSchedule
-from arkflow_kernel.limits import LANE_ITEMS_QUEUED_MAX, WRITES_QUEUED_MAX
-from arkflow_kernel.ports import SourceBatch, SplitPosition
+from arkflow_kernel.limits import REPORT_INTERVAL_MS
+from arkflow_kernel.metrics import ChainStatistics
+from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
     ChainCommand,
     ChainEvent,
     ChainOutcome,
+    ChannelBroken,
     CommitSource,
     Control,
     ControlState,
+    CreditGranted,
+    Deliver,
+    Emit,
     EndChain,
+    GrantCredit,
     ItemDone,
     NextSlice,
     OutcomeKind,
     Request,
     RequestFailed,
     RunItem,
-    SourceRead,
     Submit,
     Tick,
     Write,
 )
-from arkflow_kernel.task import ChainTask
-from arkflow_kernel.testing.checkers import ChainLedger, ViolationError, check_conservation
-from arkflow_kernel.testing.components import (
-    ScriptedComponents,
-    ScriptedOperator,
-    ScriptedSink,
-    ScriptedSource,
-)
-from arkflow_kernel.testing.scenario import ChainScript
-from arkflow_kernel.testing.virtual_clock import VirtualClock
+from arkflow_kernel.task import ChainTask, Phase
+from arkflow_kernel.testing.checkers import check_conservation, check_held
+from arkflow_kernel.testing.lineage import ViolationError
+from arkflow_kernel.testing.sim_channel import SimChannel
+from arkflow_kernel.testing.sim_components import SimComponents
+from arkflow_kernel.testing.sim_items import SimItems
+from arkflow_kernel.testing.sim_rows import rows_of
+from arkflow_kernel.testing.sim_world import World
 
-Step = tuple[str, int, Callable[[], None]]
-"""Name, weight and effect of something that may happen next."""
+Step = tuple[str, Callable[..., None], object]
+"""Name, effect, and what the effect is called with (None: nothing)."""
 
 
 class Schedule(Protocol):
@@ -66,91 +70,99 @@ class Schedule(Protocol):
         ...
 
 
-@dataclass
-class _Traffic:
-    """What went through the driver: for the bounds."""
-
-    submitted: set[RequestToken] = field(default_factory=set)
-    partial: set[RequestToken] = field(default_factory=set)
-    batches_read: int = 0
-    batches_submitted: int = 0
-    writes_done: int = 0
-
-
 class SimChain:
     """One attempt of one chain."""
 
     def __init__(
         self,
-        script: ChainScript,
-        ledger: ChainLedger,
-        clock: VirtualClock,
-        restored: tuple[SplitPosition, ...],
-        *,
-        make_task: Callable[..., ChainTask],
-        schedule: Callable[[int], Schedule],
+        plan: ChainPlan,
         generation: Generation,
+        restored: tuple[SplitPosition, ...],
+        world: World,
+        inputs: list[SimChannel],
+        outputs: list[SimChannel],
     ) -> None:
-        self.script, self.ledger, self._clock = script, ledger, clock
-        self.source: ScriptedSource = script.source()
-        self.sinks = {sink.name: sink.make() for sink in script.sinks}
-        for name, sink in self.sinks.items():
-            sink.on_write = _bound(ledger.written, name)
-            sink.on_publish = _bound(ledger.published, name)
-        self.operators = script.operators()
-        components = ScriptedComponents(
-            {"source": self.source}, dict(self.operators), dict(self.sinks)
-        )
-        self.work = ChainWork(script.plan, components, clock)
+        self.plan, self.generation, self._world = plan, generation, world
+        self._clock, self._parts = world.clock, SimComponents(plan, world)
+        self.work: ChainWork = world.machines.work(plan, self._parts, world.clock)
         self.work.open(restored)
-        self.task = make_task(script.plan, generation, commits=script.commits, restored=restored)
-        self.controls: deque[Control] = deque()
+        self.task: ChainTask = world.machines.task(
+            plan, generation, commits=self.work.commits, restored=restored
+        )
+        self.inputs, self.outputs = inputs, {channel.id: channel for channel in outputs}
+        self._inputs_by_id = {channel.id: channel for channel in inputs}
+        self._controls: deque[Control] = deque()
         self.mailbox: deque[ChainEvent] = deque()
+        self.broken: ArkflowError | None = None
         self.outcome: ChainOutcome | None = None
-        self.closed = False
+        self.gone = False
         self.hung = False
-        self.fail_next = False
-        self._queues: dict[LaneKey, deque[Request]] = {}
-        self._schedule = schedule(script.plan.workers)
+        self.fail_next: Callable[[Request], ArkflowError] | None = None
+        self.reported_ms: int = world.clock.moment().now_ms
+        self._queues: dict[object, tuple[str, int, deque[Request]]] = {}
+        self._schedule: Schedule = world.machines.schedule(plan.workers)
         self._in_work: list[Submit | NextSlice] = []
-        self._traffic = _Traffic()
+        self._items = SimItems(plan, world)
+        self._stopped_input = False
+        self._error_channels = self._side_channels()
+        self._ordered = world.order.ordered(plan.chain)
+        self.due_ms: int | None = None
+
+    def _side_channels(self) -> set[str]:
+        outlets = (o for o in self.plan.outlets if o.output == self.plan.error_output)
+        return {channel.channel for outlet in outlets for channel in outlet.channels}
 
     # --- what may happen next ------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
         """Every step of this chain that is possible now."""
-        if self.hung or self.closed:
-            return []
         steps: list[Step] = []
-        if self.controls or self.mailbox:
-            steps.append(("handle", 6, self._handle_next))
-        if self.outcome is not None:
+        if self.hung:
             return steps
-        for key, queue in self._queues.items():
-            if queue:
-                steps.append((key.name.value, 3, _call(self._work_off_head, queue)))
-        for index, request in enumerate(self._in_work):
-            steps.append(("process", 3, _call(self._work_off_item, index, request)))
-        due_ms = self.task.next_deadline_ms()
-        if due_ms is not None and self._clock.moment().now_ms >= due_ms:
-            steps.append(("tick", 3, self._tick))
+        task, ended = self.task, self.outcome is not None
+        if self._controls or self.mailbox:
+            steps += [("handle", self._handle_next, None)] * 2
+        for channel in self.inputs:
+            if channel.wire:
+                steps.append(("arrive", channel.arrive, None))
+            if channel.queue and not ended and not self._controls and task.takes(channel.id):
+                steps.append(("deliver", self._deliver, channel))
+        for channel in self.outputs.values():
+            if channel.grants:
+                steps.append(("grant", self._grant, channel))
+        if self.broken is not None and not ended:
+            steps.append(("hear of a break", self._hear_of_break, None))
+        if ended:
+            return steps
+        for name, slow, queue in self._queues.values():
+            if queue and (slow == 1 or self._world.dice.one_in(slow)):
+                steps.append((name, self._work_off_head, queue))
+        for request in self._in_work:
+            steps.append(("process", self._work_off_item, request))
+        if self.due_ms is not None and self._clock.now_ms >= self.due_ms:
+            steps.append(("tick", self._tick, None))
         return steps
 
     def control(self, state: ControlState) -> None:
         """A control message arrived."""
-        self.controls.append(Control(self._clock.moment(), state))
+        self._controls.append(Control(self._clock.moment(), state))
+
+    def report_due(self) -> bool:
+        """Whether a heartbeat is due."""
+        late = self._clock.now_ms - self.reported_ms >= REPORT_INTERVAL_MS
+        return late and not self.hung and self.outcome is None
+
+    @property
+    def alive(self) -> bool:
+        """Its process is there."""
+        return not self.gone
 
     def close(self) -> None:
-        """Close the components and check that nothing leaks (T4)."""
-        self.closed = True
+        """Close the components in order (T4)."""
+        self.gone = True
         errors = self.work.close()
         if errors:
             raise ViolationError(f"closing failed: {errors}")
-        counts = [(self.source.opened, self.source.closed)]
-        counts += [(part.opened, part.closed) for part in self.operators.values()]
-        counts += [(part.opened, part.closed) for part in self.sinks.values()]
-        if any(count != (1, 1) for count in counts):
-            raise ViolationError("a component was not opened and closed exactly once")
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -158,133 +170,199 @@ class SimChain:
         self._handle(Tick(self._clock.moment()))
 
     def _handle_next(self) -> None:
-        self._handle(self.controls.popleft() if self.controls else self.mailbox.popleft())
+        event = self._controls.popleft() if self._controls else self.mailbox.popleft()
+        if isinstance(event, ItemDone):
+            self._items.heard(event)
+        self._handle(event)
+
+    def _hear_of_break(self) -> None:
+        assert self.broken is not None
+        error, self.broken = self.broken, None
+        self._handle(ChannelBroken(self._clock.moment(), error))
+
+    def _grant(self, channel: SimChannel) -> None:
+        """The newest grant swallows the others, or they come one by one."""
+        grants = channel.grants
+        if len(grants) > 1 and self._world.dice.one_in(2):
+            self._world.probes["grant swallowed"] += 1
+            newest = grants[-1]
+            grants.clear()
+        else:
+            newest = grants.popleft()
+        channel.granted(newest)
+        words = newest.taken_upto, newest.settled_upto
+        self.mailbox.append(CreditGranted(self._clock.moment(), channel.id, *words))
+
+    def _deliver(self, channel: SimChannel) -> None:
+        self._check_fair(channel)
+        envelope = channel.queue.popleft()
+        if isinstance(envelope, Data):
+            envelope = envelope.joined()
+        fits = channel.delivered(envelope)
+        if isinstance(envelope, Data) and fits:
+            self._items.arrives(channel.id, envelope, self.task._outstanding.token())
+        if isinstance(envelope, EndOfStream):
+            self._stopped_input |= envelope.stopped
+        self._handle(Deliver(self._clock.moment(), channel.id, envelope))
+        failed = self.outcome is not None and self.outcome.kind is OutcomeKind.FAILED
+        if not fits and not failed:
+            raise ViolationError(f"{channel.id} accepted {_short(envelope)} (E6)")
+
+    def _check_fair(self, taken: SimChannel) -> None:
+        """No input is kept waiting while another one is taken (T1)."""
+        for channel in self.inputs:
+            ended = self.task._inlets._inlets[channel.id].ended
+            waits = channel is not taken and channel.queue and not ended
+            if waits and not self.task.takes(channel.id):
+                raise ViolationError(f"{channel.id} starves beside {taken.id} (T1)")
 
     def _handle(self, event: ChainEvent) -> None:
         late = self.outcome is not None
-        if isinstance(event, SourceRead) and isinstance(event.result, SourceBatch):
-            self._traffic.batches_read += 1
         commands = self.task.handle(event)
         if late and commands:
             raise ViolationError(f"commands after the end: {commands}")
         for command in commands:
             self._perform(command)
-        self.check()
+        self.task.validate()
+        self.due_ms = self.task.next_deadline_ms()
+        if self.plan.source is not None:
+            self._world.lineage.check_positions(self.task.frontier(), "frontier")
 
     def _perform(self, command: ChainCommand) -> None:
         match command:
+            case Submit():
+                self._submitted(command)
+                self._schedule.put(command)
+                self._start_items()
+            case NextSlice():
+                self._schedule.put(command)
+                self._start_items()
+            case Emit():
+                self._emit(command)
+            case GrantCredit():
+                self._items.check_grant(command, self.task._outputs.rows_to.values())
+                self._inputs_by_id[command.channel].grants.append(command)
             case EndChain():
                 self.outcome = command.outcome
                 self._queues.clear()
                 self._in_work.clear()
-            case Submit() | NextSlice():
-                if isinstance(command, Submit):
-                    self._traffic.submitted.add(command.token)
-                    self._traffic.batches_submitted += isinstance(command.item, RunItem)
-                self._schedule.put(command)
-                self._start_items()
             case _:
-                self._queues.setdefault(lane_of(command), deque()).append(command)
+                self._lane(command).append(command)
+
+    def _lane(self, request: Request) -> deque[Request]:
+        key = lane_of(request)
+        known = self._queues.get(key)
+        if known is None:
+            sink = self._world.scenario.sinks.get(key.output) if key.output else None  # type: ignore[call-overload]
+            known = key.name.value, 1 if sink is None else sink.slow, deque()
+            self._queues[key] = known
+        return known[2]
+
+    def _submitted(self, command: Submit) -> None:
+        item, upto = command.item, None
+        if isinstance(item, RunItem) and self.plan.source is not None:
+            assert item.origin.source is not None
+            frontier = self.task._commits._frontiers[SplitId(item.origin.source)]
+            upto = frontier._pairs[-1][1]
+        self._items.submitted(command, upto)
+
+    def _emit(self, command: Emit) -> None:
+        channel, envelope = self.outputs[command.channel], command.envelope
+        channel.emit(envelope)
+        if isinstance(envelope, Data):
+            if len(envelope.pieces) > 1:
+                self._world.probes["coalesced"] += 1
+            if command.channel not in self._error_channels:
+                for piece in envelope.pieces:
+                    self._world.order.passed(command.channel, self._ordered, rows_of(piece))
+
+    # --- work ----------------------------------------------------------------------------------
 
     def _start_items(self) -> None:
         while (request := self._schedule.next()) is not None:
-            partial = self._traffic.partial
-            if isinstance(request, Submit) and partial and self.script.plan.workers == 1:
-                raise ViolationError(
-                    "an item started before the last slice of the one before (T1c)"
-                )
+            self._items.starts(request)
             self._in_work.append(request)
 
     def _work_off_head(self, queue: deque[Request]) -> None:
-        self._answer(queue.popleft())
+        request = queue.popleft()
+        if isinstance(request, CommitSource):
+            self._world.lineage.check_positions(request.positions, "committed position")
+        self.mailbox.append(self._answer(request))
 
-    def _work_off_item(self, index: int, request: Submit | NextSlice) -> None:
-        del self._in_work[index]
-        event = self._answer(request)
-        more = isinstance(event, ItemDone) and event.more
-        if more:
-            self._traffic.partial.add(request.token)
-        else:
-            self._traffic.partial.discard(request.token)
-            self._traffic.submitted.discard(request.token)
+    def _work_off_item(self, request: Submit | NextSlice) -> None:
+        self._in_work.remove(request)
+        answer = self._answer(request)
+        self.mailbox.append(answer)
+        more = isinstance(answer, ItemDone) and answer.more
+        if isinstance(answer, ItemDone):
+            self._items.yielded(answer)
+        if self._world.misuses:
+            raise ViolationError(f"a port was misused: {self._world.misuses}")
         self._schedule.answered(request.token, more=more)
         self._start_items()
 
     def _answer(self, request: Request) -> ChainEvent:
         """Do the work; an injected fault strikes before it, or hides that it was done."""
-        event: ChainEvent
-        if self.fail_next:
-            self.fail_next = False
-            if isinstance(request, Write):
-                self.work.perform(request)
-            event = RequestFailed(self._clock.moment(), request.token, SourceError("injected"))
-        else:
-            event = self.work.perform(request)
-        if isinstance(request, CommitSource):
-            self.ledger.check_positions(request.positions, "committed position")
-        self._traffic.writes_done += isinstance(request, Write)
-        self.mailbox.append(event)
-        return event
+        if self.fail_next is None:
+            answer = self.work.perform(request)
+            if isinstance(answer, RequestFailed) and not isinstance(answer.error, ProcessingError):
+                raise ViolationError(f"work failed: {answer.error}") from answer.error
+            return answer
+        error, self.fail_next = self.fail_next(request), None
+        if isinstance(request, Write):
+            self.work.perform(request)
+        return RequestFailed(self._clock.moment(), request.token, error)
 
     # --- checks --------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        """After every step."""
-        self.task.validate()
-        parts: list[ScriptedOperator | ScriptedSink] = [*self.operators.values()]
-        for part in (*parts, *self.sinks.values()):
-            if part.violations:
-                raise ViolationError(f"a port was misused: {part.violations}")
-        self.ledger.check_positions(self.task.frontier(), "frontier")
-        workers, traffic = self.script.plan.workers, self._traffic
-        if len(traffic.submitted) > workers + LANE_ITEMS_QUEUED_MAX:
-            raise ViolationError(f"{len(traffic.submitted)} items in the lane, {workers} workers")
-        statistics = self.task.statistics()
-        writes = statistics.batches_out - traffic.writes_done
-        if writes > len(self.sinks) * (1 + WRITES_QUEUED_MAX):
-            raise ViolationError(f"{writes} batches wait for {len(self.sinks)} sinks")
-        if traffic.batches_read - traffic.batches_submitted > 1 and self.outcome is None:
-            raise ViolationError("more than one batch was read ahead (B3)")
-        for key, queue in self._queues.items():
-            most = 2 if key.name is LaneName.READ else 1
-            if len(queue) > most:
-                raise ViolationError(f"{len(queue)} requests wait in {key}")
+    def check_held(self, statistics: ChainStatistics) -> None:
+        """The machine's account of its memory is right."""
+        check_held(self.task, self._items.sizes(), statistics)
 
-    def check_end(self) -> None:
-        """At the end that the machine chose."""
+    @property
+    def told(self) -> bool:
+        """Whether control has reached it: every chain is connected."""
+        return self.task.phase is not Phase.WAITING
+
+    def check_end(self, *, faulty: bool) -> None:
+        """At the end that the machine chose. `faulty`: something went wrong in this attempt."""
         assert self.outcome is not None
-        self.ledger.check_positions(self.outcome.frontier, "final frontier")
-        match self.outcome.kind:
-            case OutcomeKind.FINISHED:
-                self.ledger.check_finished()
-                check_conservation(self.script, self.task.statistics())
-                self._check_last_commit()
-            case OutcomeKind.STOPPED:
-                self.ledger.check_stopped(self.outcome.frontier)
-                check_conservation(self.script, self.task.statistics())
-                self._check_last_commit()
-            case OutcomeKind.FAILED:
-                if "injected" not in str(self.outcome.error):
-                    raise ViolationError(f"failed without a fault: {self.outcome.error}")
-            case OutcomeKind.CANCELLED:
-                pass
+        kind, frontier = self.outcome.kind, self.outcome.frontier
+        self._world.lineage.check_positions(frontier, "final frontier")
+        fails = any(self._world.scenario.operators[op.operator].fails for op in self.plan.operators)
+        if kind in (OutcomeKind.FINISHED, OutcomeKind.STOPPED):
+            check_conservation(self.plan, self.task.statistics(), fails)
+            self._world.lineage.check_stopped_at(frontier)
+            self._check_last_commit()
+            for channel in self.outputs.values():
+                if channel.settled != channel.sent:
+                    raise ViolationError(f"{channel.id} ended before all was settled (T3)")
+        if kind is OutcomeKind.FAILED:
+            error = self.outcome.error
+            expected = faulty if isinstance(error, ChannelError) else "injected" in str(error)
+            if not expected and not (fails and isinstance(error, ProcessingError)):
+                raise ViolationError(f"{self.plan.chain} failed without a fault: {error}")
+        finished = {part.finished for part in self._parts.operators}
+        if (kind is OutcomeKind.STOPPED or self._stopped_input) and finished - {0}:
+            raise ViolationError(f"{self.plan.chain} was stopped and finished its operators (D5)")
+        if kind is OutcomeKind.FINISHED and finished - {1}:
+            raise ViolationError(f"{self.plan.chain} finished without its operators (T3)")
 
     def _check_last_commit(self) -> None:
         assert self.outcome is not None
-        commits = self.source.committed
-        if commits and commits[-1] != self.outcome.frontier:
+        source = self._parts.read
+        if source is None or not source.commits:
+            return
+        if source.committed and source.committed[-1] != self.outcome.frontier:
             raise ViolationError("the source was not told the final frontier (F3)")
-        settled = self.task.statistics().settled_rows
-        if self.script.commits and settled and not commits:
+        if self.task.statistics().settled_rows and not source.committed:
             raise ViolationError("rows were settled and never committed (F3)")
 
 
-def _bound(call: Callable[[str, list[tuple[str, int]]], None], name: str) -> Callable[..., None]:
-    return lambda rows: call(name, rows)
-
-
-def _call(step: Callable[..., None], *arguments: object) -> Callable[[], None]:
-    return lambda: step(*arguments)
+def _short(envelope: Envelope) -> str:
+    if isinstance(envelope, Data):
+        return f"batch {envelope.sequence}"
+    return str(envelope)
 
 
 DEFAULT_SCHEDULE: Callable[[int], Schedule] = LaneSchedule

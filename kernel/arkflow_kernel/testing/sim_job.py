@@ -1,253 +1,394 @@
-"""One attempt of a job inside the simulation: the coordinator, its chains, the way between them."""
+"""A whole job inside the simulation: the coordinator, its chains, the ways between them.
 
-from collections import Counter, deque
-from typing import Any
+The driver of the job: it deploys, connects, kills and reports, each in a step of its own, and hands
+the coordinator what it hears, of each chain in order.
+"""
 
-from arkflow_kernel.errors import SourceError
-from arkflow_kernel.ids import ChainId, Generation
-from arkflow_kernel.ports import SplitPosition
+from arkflow_kernel.coordinator import JobCoordinator
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError, SourceError
+from arkflow_kernel.ids import FIRST_GENERATION, ChainId, ChannelId, Generation, MonotonicMs
+from arkflow_kernel.plan import ChannelPlan
 from arkflow_kernel.protocol import (
     Begin,
     CancelRequested,
-    ChainClosed,
+    ChainConnected,
     ChainEnded,
     ChainOutcome,
     ChainReady,
     ChainReport,
-    CloseChain,
-    ControlState,
+    ConnectChain,
     CoordinatorCommand,
     CoordinatorEvent,
     DeployChain,
     EndJob,
     JobOutcome,
+    KillChain,
     OutcomeKind,
     SendControl,
     StopRequested,
     Tick,
 )
-from arkflow_kernel.testing.checkers import ChainLedger, ViolationError
-from arkflow_kernel.testing.dice import Dice
-from arkflow_kernel.testing.plans import job_plan
-from arkflow_kernel.testing.scenario import Scenario
+from arkflow_kernel.testing.job_checks import JobCheck
+from arkflow_kernel.testing.lineage import ViolationError
 from arkflow_kernel.testing.sim_chain import SimChain, Step
-from arkflow_kernel.testing.virtual_clock import VirtualClock
+from arkflow_kernel.testing.sim_channel import SimChannel
+from arkflow_kernel.testing.sim_world import World
 
-_HANG_ODDS = 8
+_ALWAYS = ("job", "job")
+"""The job's own driver goes on twice as often as a chain."""
+
+_LATE_MS = 4_000
+"""So much later than due may a heartbeat come, and so long may the coordinator's mail wait."""
 
 
 class SimJob:
-    """One attempt. `step` takes one seeded choice; a next attempt continues at `durable`."""
+    """One run of a job, with all its attempts. `step` takes one seeded choice."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        ledgers: dict[ChainId, ChainLedger],
-        clock: VirtualClock,
-        dice: Dice,
-        probes: Counter[str],
-    ) -> None:
-        self._scripts = {script.plan.chain: script for script in scenario.chains}
-        self._ledgers, self._clock, self._dice, self._probes = ledgers, clock, dice, probes
-        self._chains: dict[ChainId, SimChain] = {}
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._clock, self._dice, self._probes = world.clock, world.dice, world.probes
+        graph = world.scenario.graph
+        self._plans = {plan.chain: plan for plan in graph.chains}
+        self.chains: dict[ChainId, SimChain] = {}
+        self.channels: dict[ChannelId, SimChannel] = {}
+        self.deploys: list[DeployChain] = []
+        self.connects: list[ConnectChain] = []
+        self._kills: list[KillChain] = []
+        self._controls: list[SendControl] = []
+        self._notices: list[SimChain] = []
         self._inbox: list[CoordinatorEvent] = []
-        self._deploys: list[DeployChain] = []
-        self._closes: list[CloseChain] = []
-        self._controls: list[tuple[ChainId, ControlState]] = []
-        self._reported_end: set[ChainId] = set()
-        self._fail_deploy = False
-        self.durable: dict[ChainId, tuple[SplitPosition, ...]] = {}
+        self._generation = Generation(0)
+        self._check = JobCheck(graph)
+        self.fail_deployment = False
+        self.fail_connect = False
+        self.faulty = False
+        self.lost = False
         self.outcome: JobOutcome | None = None
-
-    def begin(
-        self,
-        generation: Generation,
-        machines: Any,
-        restored: dict[ChainId, tuple[SplitPosition, ...]],
-    ) -> None:
-        """Deploy."""
-        self._machines, self._generation = machines, generation
-        self.durable = restored
-        graph = job_plan(*(script.plan for script in self._scripts.values()))
-        self._coordinator = machines.coordinator(graph, generation)
+        self._due_ms: MonotonicMs | None = None
+        self._actors: list[SimChain | str] = list(_ALWAYS)
+        self._coordinator: JobCoordinator = world.machines.coordinator(graph, FIRST_GENERATION)
         self._coordinate(Begin(self._clock.moment()))
+
+    # --- the user ------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """The user stops the job."""
         self._probes["stop"] += 1
+        self._check.asked = OutcomeKind.STOPPED
         self._inbox.append(StopRequested(self._clock.moment()))
 
     def cancel(self) -> None:
         """The user cancels the job."""
         self._probes["cancel"] += 1
+        self._check.asked = OutcomeKind.CANCELLED
         self._inbox.append(CancelRequested(self._clock.moment()))
-
-    def fail_something(self) -> None:
-        """The next request of some chain fails."""
-        self._probes["fault"] += 1
-        if self._chains:
-            self._dice.pick(list(self._chains.values())).fail_next = True
-
-    def fail_deployment(self) -> None:
-        """The first chain that is deployed fails."""
-        self._fail_deploy = True
 
     def describe(self) -> str:
         """Where everybody stands; for a job that does not end."""
-        phases = {name: chain.task.phase.value for name, chain in self._chains.items()}
+        phases = {name: chain.task.phase.value for name, chain in self.chains.items()}
         return f"{self._coordinator.status().state.value}, {phases}"
 
     # --- one step ------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Choose one of the possible steps, by weight, and take it."""
-        steps = self._possible()
-        total = sum(weight for _, weight, _ in steps)
-        ticket = self._dice.below(total)
-        for name, weight, effect in steps:
-            ticket -= weight
-            if ticket < 0:
-                self._probes[f"step {name}"] += 1
-                effect()
-                return
+        """Choose who goes on, then which of the steps that it can take."""
+        actors = self._actors
+        count = len(actors)
+        first = self._dice.below(count + 1)
+        if first < count:
+            for turn in range(first, first + count):
+                steps = self._steps_of(actors[turn % count])
+                if steps:
+                    self._take(self._dice.pick(steps))
+                    return
+        limit = self._time_limit()
+        if limit > self._clock.now_ms:
+            self._take(("wait", self._pass_time, limit))
+        elif first < count:
+            raise ViolationError(f"nothing can go on; {self.describe()}")
 
-    def _possible(self) -> list[Step]:
-        steps: list[Step] = [("wait", 1, self._pass_time)]
+    def _take(self, step: Step) -> None:
+        name, effect, argument = step
+        self._probes[name] += 1
+        effect() if argument is None else effect(argument)
+
+    def _live(self) -> list[SimChain]:
+        return [chain for chain in self.chains.values() if not chain.gone]
+
+    def _changed(self) -> None:
+        """A chain came or went."""
+        self._actors = [*_ALWAYS, *self._live()]
+
+    def _steps_of(self, actor: "SimChain | str") -> list[Step]:
+        if isinstance(actor, SimChain):
+            return self._steps_of_chain(actor)
+        steps: list[Step] = []
         if self._inbox:
-            steps.append(("coordinate", 4, self._hear))
-        if self._deploys:
-            steps.append(("deploy", 2, self._deploy))
-        if self._closes:
-            steps.append(("close", 2, self._close))
-        if self._controls:
-            steps.append(("control", 3, self._deliver_control))
-        due_ms = self._coordinator.next_deadline_ms()
-        if due_ms is not None and self._clock.moment().now_ms >= due_ms:
-            steps.append(("kill tick", 2, self._tick))
-        for name, chain in self._chains.items():
-            steps += chain.steps()
-            if not chain.closed and not chain.hung:
-                steps.append(("report", 1, lambda name=name: self._report(name)))  # type: ignore[misc]
-            if chain.outcome is not None and not chain.closed:
-                steps.append(("end", 2, lambda name=name: self._end(name)))  # type: ignore[misc]
+            steps += [("coordinate", self._hear, None)] * 3
+        for name, orders, effect in (
+            ("deploy", self.deploys, self._deploy),
+            ("connect", self.connects, self._connect),
+            ("kill", self._kills, self._kill),
+            ("control", self._controls, self._deliver_control),
+            ("notice", self._notices, self._notice),
+        ):
+            if orders:
+                steps.append((name, effect, None))
+        if self._due_ms is not None and self._clock.now_ms >= self._due_ms:
+            steps.append(("coordinator tick", self._tick, None))
         return steps
 
-    def _pass_time(self) -> None:
+    def _steps_of_chain(self, chain: SimChain) -> list[Step]:
+        steps = chain.steps()
+        if not chain.hung and chain.outcome is not None:
+            steps += [("end", self._end, chain)] * 2
+        elif chain.report_due():
+            steps.append(("report", self._report, chain))
+        return steps
+
+    def _time_limit(self) -> int:
+        """Time must not outrun heartbeats of live chains, or they would count as hung."""
+        limits = [chain.reported_ms + _LATE_MS for chain in self._live() if not chain.hung]
+        limits += [event.at.now_ms + _LATE_MS for event in self._inbox[:1]]
+        return min(limits, default=self._clock.now_ms + 60_000)
+
+    def _pass_time(self, limit: int) -> None:
         """A little, or to the next deadline."""
-        now_ms = self._clock.moment().now_ms
-        chains = (c.task.next_deadline_ms() for c in self._chains.values() if not c.closed)
-        dues = [due for due in (*chains, self._coordinator.next_deadline_ms()) if due is not None]
-        ahead = [due - now_ms for due in dues if due > now_ms]
-        jump = min(ahead, default=0) if self._dice.one_in(2) else 0
-        self._clock.advance(jump or self._dice.between(0, 5))
+        now_ms = self._clock.now_ms
+        jump, live = self._dice.between(0, 5), self._live()
+        waiting = len(live) < len(self._plans) or any(chain.hung for chain in live)
+        if waiting or self._dice.one_in(3):
+            dues = [chain.due_ms for chain in live]
+            if waiting or self._dice.one_in(40):
+                dues.append(self._due_ms)
+            ahead = [due - now_ms for due in dues if due is not None and due > now_ms]
+            jump = min(ahead, default=jump)
+        self._clock.advance(min(jump, limit - now_ms))
+
+    # --- the coordinator's side ----------------------------------------------------------------
 
     def _tick(self) -> None:
         self._coordinate(Tick(self._clock.moment()))
 
     def _hear(self) -> None:
         """The coordinator's mailbox keeps the order of one sender only."""
-        index = self._dice.below(len(self._inbox))
-        sender = getattr(self._inbox[index], "chain", None)
-        first = next(i for i, e in enumerate(self._inbox) if getattr(e, "chain", None) == sender)
+        sender = _sender(self._inbox[self._dice.below(len(self._inbox))])
+        first = next(i for i, event in enumerate(self._inbox) if _sender(event) == sender)
         self._coordinate(self._inbox.pop(first))
+
+    def _coordinate(self, event: CoordinatorEvent) -> None:
+        self._check.told(event)
+        commands = self._coordinator.handle(event)
+        self._coordinator.validate()
+        if isinstance(event, ChainConnected):
+            attempt = self._coordinator._attempt
+            self._check.restarts.started |= attempt.all_connected and not attempt.given_up
+        self._due_ms = self._coordinator.next_deadline_ms()
+        for command in commands:
+            self._perform(command)
+
+    def _perform(self, command: CoordinatorCommand) -> None:
+        match command:
+            case DeployChain():
+                if command.generation != self._generation:
+                    self._new_attempt(command.generation)
+                self.world.lineage.check_positions(command.restored, "restored position")
+                self._check.check_deploy(command)
+                self.deploys.append(command)
+            case ConnectChain():
+                self.connects.append(command)
+            case SendControl():
+                self._controls.append(command)
+            case KillChain():
+                self._kills.append(command)
+            case EndJob():
+                self.outcome = command.outcome
+
+    def _new_attempt(self, generation: Generation) -> None:
+        alive = [name for name, chain in self.chains.items() if chain.alive]
+        self._check.begins(generation, self._clock.now_ms, alive)
+        self._probes["restart"] += generation > 1
+        self._generation = generation
+        self.connects.clear()
+        self.faulty = self.fail_deployment = self.fail_connect = False
+        self.chains = {}
+        self._changed()
+        self.channels = {
+            channel.channel: SimChannel(channel, generation)
+            for plan in self._plans.values()
+            for channel in plan.inputs
+        }
+        self.world.new_attempt()
+
+    # --- orders --------------------------------------------------------------------------------
+
+    def _deploy(self) -> None:
+        command = self.deploys.pop(self._dice.below(len(self.deploys)))
+        plan, now = command.plan, self._clock.moment()
+        if self.fail_deployment:
+            self.fail_deployment = False
+            self._say_ended(plan.chain, command.generation, SourceError("injected"))
+            return
+        chain = SimChain(
+            plan,
+            command.generation,
+            command.restored,
+            self.world,
+            [self.channels[channel.channel] for channel in plan.inputs],
+            [self.channels[channel.channel] for channel in plan.channels],
+        )
+        self.chains[plan.chain] = chain
+        self._changed()
+        work = chain.work
+        self._inbox.append(ChainReady(now, command.token, plan.chain, work.replay, work.commits))
+
+    def _connect(self) -> None:
+        command = self.connects.pop(self._dice.below(len(self.connects)))
+        chain = self.chains.get(command.chain)
+        if chain is None or chain.gone:
+            return  # its end was told, or will be
+        if self.fail_connect:
+            self.fail_connect = False
+            self.vanish(chain, noticed=False)
+            self._say_ended(command.chain, chain.generation, ChannelError("injected"))
+            return
+        self._inbox.append(ChainConnected(self._clock.moment(), command.token, command.chain))
+
+    def _kill(self) -> None:
+        command = self._kills.pop(self._dice.below(len(self._kills)))
+        if command.generation != self._generation:
+            return
+        self._probes["killed"] += 1
+        waiting = len(self.deploys)
+        self.deploys = [d for d in self.deploys if d.plan.chain != command.chain]
+        chain = self.chains.get(command.chain)
+        if chain is not None and not chain.gone:
+            self.vanish(chain, noticed=False)
+        elif chain is not None and not any(n is chain for n in self._notices):
+            if any(_ends(e, command.chain, command.generation) for e in self._inbox):
+                return
+        elif chain is None and waiting == len(self.deploys):
+            return  # its deployment failed, and that was told
+        self._notices = [n for n in self._notices if n is not chain]
+        self._say_ended(command.chain, command.generation, ActorLostError("killed"))
 
     def _deliver_control(self) -> None:
         """Any of those on the way: late, in another order, twice, or never."""
         index = self._dice.below(len(self._controls))
-        name, state = self._controls[index]
-        if self._dice.one_in(5):
+        command = self._controls[index]
+        if self._dice.one_in(6):
             self._probes["control repeated"] += 1
         else:
             del self._controls[index]
-            if self._dice.one_in(4):
+            if self._dice.one_in(5):
                 self._probes["control lost"] += 1
                 return
-        if name in self._chains:
-            self._chains[name].control(state)
+        chain = self.chains.get(command.chain)
+        if chain is not None and not chain.gone:
+            if command.state.generation != chain.generation:
+                self._probes["control of an old generation"] += 1
+            chain.control(command.state)
 
-    def _report(self, name: ChainId) -> None:
-        chain = self._chains[name]
-        frontier = chain.task.frontier()
-        self.durable[name] = frontier
-        report = ChainReport(self._clock.moment(), name, chain.task.statistics(), frontier)
-        self._inbox.append(report)
+    def _notice(self) -> None:
+        chain = self._notices.pop(self._dice.below(len(self._notices)))
+        self._say_ended(chain.plan.chain, chain.generation, ActorLostError("the process is gone"))
 
-    def _deploy(self) -> None:
-        command = self._deploys.pop(self._dice.below(len(self._deploys)))
-        name = command.plan.chain
-        if self._fail_deploy:
-            self._fail_deploy = False
-            self._probes["deployment failed"] += 1
-            failed = ChainOutcome(OutcomeKind.FAILED, SourceError("injected"))
-            self._inbox.append(ChainEnded(self._clock.moment(), name, failed))
-            return
-        self._chains[name] = SimChain(
-            self._scripts[name],
-            self._ledgers[name],
-            self._clock,
-            self.durable.get(name, ()),
-            make_task=self._machines.task,
-            schedule=self._machines.schedule,
-            generation=command.generation,
+    def _say_ended(self, chain: ChainId, generation: Generation, error: ArkflowError) -> None:
+        outcome = ChainOutcome(OutcomeKind.FAILED, error)
+        self._inbox.append(ChainEnded(self._clock.moment(), chain, generation, outcome))
+
+    # --- chains --------------------------------------------------------------------------------
+
+    def _report(self, chain: SimChain) -> None:
+        task = chain.task
+        statistics = task.statistics()
+        chain.check_held(statistics)
+        if any(channel.waiting_bytes for channel in statistics.channels):
+            self._probes["stall"] += 1
+        chain.reported_ms = self._clock.now_ms
+        now = self._clock.moment()
+        self._inbox.append(
+            ChainReport(
+                now,
+                chain.plan.chain,
+                chain.generation,
+                statistics,
+                task.frontier(),
+                waits=task.waits(now.now_ms),
+            )
         )
-        self._inbox.append(ChainReady(self._clock.moment(), command.token, name))
 
-    def _end(self, name: ChainId) -> None:
+    def _end(self, chain: SimChain) -> None:
         """The driver closes the components, then reports (T4)."""
-        chain = self._chains[name]
-        assert chain.outcome is not None
-        chain.check_end()
+        outcome = chain.outcome
+        assert outcome is not None
+        chain.check_end(faulty=self.faulty)
         chain.close()
-        self._probes[f"chain {chain.outcome.kind.value}"] += 1
-        self.durable[name] = chain.outcome.frontier
-        self._inbox.append(ChainEnded(self._clock.moment(), name, chain.outcome))
+        self._changed()
+        self._probes[f"chain {outcome.kind.value}"] += 1
+        if outcome.kind in (OutcomeKind.FAILED, OutcomeKind.CANCELLED):
+            self.faulty = True
+            self._break_connections(chain)
+        ended = ChainEnded(self._clock.moment(), chain.plan.chain, chain.generation, outcome)
+        self._inbox += [ended] * self._dice.pick([1, 1, 1, 2])
 
-    def _close(self) -> None:
-        command = self._closes.pop(self._dice.below(len(self._closes)))
-        chain = self._chains.get(command.chain)
-        self._deploys = [d for d in self._deploys if d.plan.chain != command.chain]
-        if chain is not None and not chain.closed:
-            if not command.kill:
-                raise ViolationError("a chain that had not ended was closed without a kill")
-            self._probes["killed"] += 1
-            chain.close()
-        self._inbox.append(ChainClosed(self._clock.moment(), command.token, command.chain))
+    def vanish(self, chain: SimChain, *, noticed: bool) -> None:
+        """A process is gone, with everything in it."""
+        chain.gone = self.faulty = True
+        self._changed()
+        self._break_connections(chain)
+        if noticed:
+            self._notices.append(chain)
 
-    # --- the coordinator -----------------------------------------------------------------------
+    def _break_connections(self, chain: SimChain) -> None:
+        """What was not yet sent is lost; the peers hear of it, sooner or later."""
+        name = chain.plan.chain
+        for channel in (*chain.inputs, *chain.outputs.values()):
+            if channel in chain.outputs.values():
+                channel.cut(self._dice.below(len(channel.wire) + 1))
+            for peer in self.ends(channel):
+                if peer is not chain and peer.alive:
+                    peer.broken = ChannelError(f"the connection to {name} broke")
 
-    def _coordinate(self, event: CoordinatorEvent) -> None:
-        commands: deque[CoordinatorCommand] = deque(self._coordinator.handle(event))
-        self._coordinator.validate()
-        for command in commands:
-            match command:
-                case DeployChain():
-                    self._deploys.append(command)
-                case SendControl():
-                    self._send(command)
-                case CloseChain():
-                    self._closes.append(command)
-                case EndJob():
-                    self.outcome = command.outcome
+    def ends(self, channel: SimChannel) -> list[SimChain]:
+        """The two chains of a channel, as far as they are deployed."""
+        plan: ChannelPlan = channel.plan
+        found = (self.chains.get(plan.source), self.chains.get(plan.target))
+        return [chain for chain in found if chain is not None]
 
-    def _send(self, command: SendControl) -> None:
-        self._controls.append((command.chain, command.state))
-        chain = self._chains.get(command.chain)
-        cancelled = command.state.desired.name == "CANCEL"
-        if chain is not None and cancelled and self._dice.one_in(_HANG_ODDS):
-            self._probes["hung"] += 1
-            chain.hung = True
+    # --- the end -------------------------------------------------------------------------------
 
     def check_end(self) -> None:
-        """The job is over: every chain is closed, and the job's end is the worst of theirs."""
+        """The job is over: every chain is gone, and the job's end is the worst of theirs."""
         assert self.outcome is not None
-        open_chains = [name for name, chain in self._chains.items() if not chain.closed]
-        if open_chains:
-            raise ViolationError(f"the job ended while {open_chains} were open")
+        if self._live() or self.deploys:
+            raise ViolationError(f"the job ended while chains were alive: {self.describe()}")
         if self._coordinator.handle(Tick(self._clock.moment())):
             raise ViolationError("the coordinator acts after its end")
-        kinds = {c.outcome.kind for c in self._chains.values() if c.outcome is not None}
-        if self.outcome.kind is OutcomeKind.FINISHED and kinds != {OutcomeKind.FINISHED}:
-            raise ViolationError(f"the job finished, its chains: {kinds}")
+        kind = self.outcome.kind
+        kinds = {c.outcome.kind for c in self.chains.values() if c.outcome is not None}
+        orderly = kinds <= {OutcomeKind.FINISHED, OutcomeKind.STOPPED}
+        orderly &= len(self.chains) == len(self._plans) and not self.faulty
+        if kind is OutcomeKind.FINISHED:
+            if kinds != {OutcomeKind.FINISHED}:
+                raise ViolationError(f"the job finished, its chains: {kinds}")
+            self.world.lineage.check_all_covered()
+        if kind in (OutcomeKind.FINISHED, OutcomeKind.STOPPED) and orderly:
+            self.world.lineage.check_quiet()
+            for channel in self.channels.values():
+                channel.check_done()
+        self._check.check_end(kind)
+
+
+def _sender(event: CoordinatorEvent) -> object:
+    """Who says it: the chain itself, or whoever watches its process (None: the user)."""
+    lost = isinstance(event, ChainEnded) and isinstance(event.outcome.error, ActorLostError)
+    return getattr(event, "chain", None), lost
+
+
+def _ends(event: CoordinatorEvent, chain: ChainId, generation: Generation) -> bool:
+    same = isinstance(event, ChainEnded) and event.chain == chain
+    return same and getattr(event, "generation", None) == generation
 
 
 __all__ = ["SimJob"]

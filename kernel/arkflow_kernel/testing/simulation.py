@@ -1,32 +1,29 @@
-"""A seeded simulation of a whole job in ack mode: the real machines under a hostile driver.
+"""A seeded simulation of whole jobs in ack mode: the real machines under a hostile driver.
 
-One seed decides a scenario and then, step by step, what happens next: a control message arrives
-(late, twice, in another order, or never), one of the outstanding requests is worked off, an answer
-is handed over, time passes, a request fails, the user stops the job, or the whole attempt crashes
-and a new one starts from the last positions that anybody heard of. After every step the checkers
-look (`checkers.py`, the machines' own `validate`). Real work is done by the real `ChainWork`.
+One seed decides a job and then, step by step, what happens next: an envelope arrives, is handed to
+its machine, or is lost; a request is worked off, an answer handed over; a control message comes
+late, twice, in another order, or never; time passes; a process crashes or hangs, a connection
+breaks; the user stops the job. After every step the checkers look (`lineage.py`, `checkers.py`, the
+machines' own `validate`). Real work is done by the real `ChainWork`.
 
-Not simulated: exchange between chains and checkpoints; they have simulations of their own.
+Not simulated: checkpoints; they have a simulation of their own.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from arkflow_kernel import pieces
-from arkflow_kernel.coordinator import JobCoordinator
+from arkflow_kernel import outbox, pieces
 from arkflow_kernel.errors import ProtocolError
-from arkflow_kernel.ids import ChainId, Generation
-from arkflow_kernel.lane import LaneSchedule
-from arkflow_kernel.ports import SplitPosition
+from arkflow_kernel.plan import EdgeKind
 from arkflow_kernel.protocol import OutcomeKind
-from arkflow_kernel.task import ChainTask
-from arkflow_kernel.testing.checkers import ChainLedger, ViolationError
 from arkflow_kernel.testing.dice import Dice
-from arkflow_kernel.testing.scenario import UserAction, draw_scenario
-from arkflow_kernel.testing.sim_chain import Schedule
+from arkflow_kernel.testing.lineage import ViolationError
+from arkflow_kernel.testing.scenario import Scenario, UserAction, draw_scenario
+from arkflow_kernel.testing.sim_faults import AT_START, FAULTS, draw_fault, strike
 from arkflow_kernel.testing.sim_job import SimJob
+from arkflow_kernel.testing.sim_world import Machines, World
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 STEPS_MAX = 30_000
@@ -38,24 +35,28 @@ STEPS_MIN = 2_000
 SLICE_ROWS = 5
 """Rows of a slice while a simulation runs, so that small batches have several slices."""
 
-Positions = dict[ChainId, tuple[SplitPosition, ...]]
+ENVELOPE_ROWS = 12
+"""Rows of an envelope while a simulation runs, so that small batches fill some."""
 
-
-@dataclass(frozen=True)
-class Machines:
-    """What runs: the real classes, or ones with a planted bug."""
-
-    task: Callable[..., ChainTask] = ChainTask
-    coordinator: Callable[..., JobCoordinator] = JobCoordinator
-    schedule: Callable[[int], Schedule] = LaneSchedule
+PROBES = (
+    *(f"edge {kind.value}" for kind in EdgeKind if kind is not EdgeKind.LATE),
+    *(f"fault {name}" for name, _ in FAULTS),
+    *(f"job {kind.value}" for kind in OutcomeKind),
+    *(f"chain {kind.value}" for kind in OutcomeKind),
+    *("crash unnoticed", "hear of a break", "notice", "kill", "killed", "restart"),
+    *("control lost", "control repeated", "control of an old generation"),
+    *("stop", "cancel", "tick", "coordinator tick", "report"),
+    *("stall", "coalesced", "slices", "workers", "grant", "grant swallowed"),
+)
+"""What the fixed seeds together must reach."""
 
 
 @dataclass
 class Report:
-    """How a seed's jobs ended, and what it reached on the way."""
+    """How a seed's jobs ended (None: with their coordinator), and what it reached on the way."""
 
     seed: int
-    outcomes: tuple[OutcomeKind, ...]
+    outcomes: tuple[OutcomeKind | None, ...]
     steps: int
     probes: Counter[str] = field(default_factory=Counter)
 
@@ -83,102 +84,69 @@ class Simulation:
         self._clock = VirtualClock()
         self._steps = 0
         self.probes: Counter[str] = Counter()
-        self._new_job()
-
-    def _new_job(self) -> None:
-        self._scenario = draw_scenario(self._dice)
-        self._ledgers = {s.plan.chain: ChainLedger(s) for s in self._scenario.chains}
-        self._durable: Positions = {}
-        self._began = self._steps
-        self._faults_left = self._scenario.faults
-        self._asked = False
 
     def run(self) -> Report:
         """Run the seed to its end. Raises `SimulationError` for any violation."""
-        outcomes: list[OutcomeKind] = []
+        outcomes: list[OutcomeKind | None] = []
         with _small_slices():
             try:
-                while self._steps < STEPS_MIN or not self._faults_seen():
-                    if outcomes:
-                        self._new_job()
-                    outcomes.append(self._job())
+                while self._steps < STEPS_MIN or not self.probes["fault"]:
+                    outcomes.append(self._job(draw_scenario(self._dice)))
                 return Report(self._seed, tuple(outcomes), self._steps, self.probes)
             except (AssertionError, ProtocolError, KeyError, IndexError) as error:
                 raise SimulationError(self._seed, self._steps, error) from error
 
-    def _job(self) -> OutcomeKind:
+    def _job(self, scenario: Scenario) -> OutcomeKind | None:
         """One job with all its attempts."""
-        generation = 0
-        while True:
-            generation += 1
-            outcome = self._attempt(Generation(generation))
-            if outcome is not None:
-                return outcome
-
-    def _faults_seen(self) -> int:
-        return sum(self.probes[name] for name in ("crash", "fault", "deployment failed"))
-
-    def _attempt(self, generation: Generation) -> OutcomeKind | None:
-        """One attempt; None if the job must start again."""
-        for ledger in self._ledgers.values():
-            ledger.new_attempt()
-        job = SimJob(self._scenario, self._ledgers, self._clock, self._dice, self.probes)
-        job.begin(generation, self._machines, dict(self._durable))
-        if self._asked:
-            self._ask(job)
-        if self._faults_left and self._dice.one_in(8):
-            self._faults_left -= 1
-            job.fail_deployment()
-        while job.outcome is None:
+        world = World(scenario, self._machines, self._clock, self._dice, self.probes)
+        for plan in scenario.graph.chains:
+            self.probes["workers"] += plan.workers > 1
+            for outlet in plan.outlets:
+                self.probes[f"edge {outlet.kind.value}"] += 1
+        job = SimJob(world)
+        began, faults = self._steps, scenario.faults
+        armed = draw_fault(self._dice, AT_START) if self._dice.one_in(10) else None
+        while job.outcome is None and not job.lost:
             self._steps += 1
-            if self._steps - self._began > STEPS_MAX:
+            taken = self._steps - began
+            if taken > STEPS_MAX:
                 raise ViolationError(f"no end after {STEPS_MAX} steps; {job.describe()}")
-            if self._steps - self._began == self._scenario.action_step:
-                self._asked = True
-                self._ask(job)
-            if self._faults_left and self._dice.one_in(self._scenario.fault_odds):
-                self._faults_left -= 1
-                if self._strike(job):
-                    self._durable.update(job.durable)
-                    return None
+            if taken == scenario.action_step:
+                _ask(job, scenario.action)
+            if armed is not None:
+                armed = None if strike(job, *armed) else armed
+            elif faults and self._dice.one_in(scenario.fault_odds):
+                faults -= 1
+                armed = draw_fault(self._dice)
             job.step()
+        if job.outcome is None:
+            return None
         job.check_end()
-        self._durable.update(job.durable)
-        return self._ended(job.outcome.kind)
+        self.probes[f"job {job.outcome.kind.value}"] += 1
+        return job.outcome.kind
 
-    def _ended(self, kind: OutcomeKind) -> OutcomeKind | None:
-        """A failure that was injected is followed by a new attempt."""
-        self.probes[f"job {kind.value}"] += 1
-        if kind is not OutcomeKind.FAILED:
-            return kind
-        return kind if self._scenario.action is UserAction.CANCEL and self._asked else None
 
-    def _ask(self, job: SimJob) -> None:
-        match self._scenario.action:
-            case UserAction.STOP:
-                job.stop()
-            case UserAction.CANCEL:
-                job.cancel()
-            case UserAction.NOTHING:
-                pass
-
-    def _strike(self, job: SimJob) -> bool:
-        """A fault. True if the attempt is gone."""
-        if self._dice.one_in(3):
-            self.probes["crash"] += 1
-            return True
-        job.fail_something()
-        return False
+def _ask(job: SimJob, action: UserAction) -> None:
+    match action:
+        case UserAction.STOP:
+            job.stop()
+        case UserAction.CANCEL:
+            job.cancel()
+        case UserAction.NOTHING:
+            pass
 
 
 @contextmanager
 def _small_slices() -> Iterator[None]:
-    known = vars(pieces)["SLICE_ROWS_MAX"]
+    changed = [(vars(pieces), SLICE_ROWS), (vars(outbox), ENVELOPE_ROWS)]
+    known = [module["SLICE_ROWS_MAX"] for module, _ in changed]
     try:
-        vars(pieces)["SLICE_ROWS_MAX"] = SLICE_ROWS
+        for module, rows in changed:
+            module["SLICE_ROWS_MAX"] = rows
         yield
     finally:
-        vars(pieces)["SLICE_ROWS_MAX"] = known
+        for (module, _), rows in zip(changed, known, strict=True):
+            module["SLICE_ROWS_MAX"] = rows
 
 
-__all__ = ["STEPS_MIN", "Machines", "Report", "Simulation", "SimulationError"]
+__all__ = ["PROBES", "STEPS_MIN", "Machines", "Report", "Simulation", "SimulationError"]

@@ -22,6 +22,11 @@ class VirtualClock:
         """Both clocks, now."""
         return Moment(MonotonicMs(self._now_ms), WallMs(self._wall_ms))
 
+    @property
+    def now_ms(self) -> int:
+        """The monotonic clock, now."""
+        return self._now_ms
+
     def advance(self, by_ms: int) -> Moment:
         """Move both clocks forward; the new reading."""
         assert by_ms >= 0, "monotonic time never goes back"

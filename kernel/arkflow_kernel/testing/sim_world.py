@@ -1,0 +1,68 @@
+"""What all parts of one simulated job share: its script, its clock, its dice, its ground truth."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from arkflow_kernel.chain_work import ChainWork
+from arkflow_kernel.coordinator import JobCoordinator
+from arkflow_kernel.ids import ChainId, OperatorId
+from arkflow_kernel.lane import LaneSchedule
+from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.task import ChainTask
+from arkflow_kernel.testing.checkers import ItemCheck, OrderCheck
+from arkflow_kernel.testing.dice import Dice
+from arkflow_kernel.testing.lineage import Lineage
+from arkflow_kernel.testing.scenario import Scenario
+from arkflow_kernel.testing.sim_rows import FINISH_SPLITS, SPLIT_ROWS
+from arkflow_kernel.testing.virtual_clock import VirtualClock
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What runs: the real classes, or ones with a planted bug."""
+
+    task: Callable[..., ChainTask] = ChainTask
+    coordinator: Callable[..., JobCoordinator] = JobCoordinator
+    schedule: Callable[[int], Any] = LaneSchedule
+    work: Callable[..., ChainWork] = ChainWork
+
+
+class World:
+    """One job. Orders are judged within an attempt, rows over all of them."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        machines: Machines,
+        clock: VirtualClock,
+        dice: Dice,
+        probes: "Counter[str]",
+    ) -> None:
+        self.scenario, self.machines = scenario, machines
+        self.clock, self.dice, self.probes = clock, dice, probes
+        self.lineage = Lineage(scenario.ends())
+        self.order = OrderCheck(scenario)
+        self.items = {plan.chain: ItemCheck(plan, scenario) for plan in scenario.graph.chains}
+        self.misuses: list[str] = []
+        self._numbers = {plan.chain: n for n, plan in enumerate(scenario.graph.chains)}
+
+    def new_attempt(self) -> None:
+        """What was on its way is gone; orders begin anew."""
+        self.lineage.new_attempt()
+        self.order = OrderCheck(self.scenario)
+
+    def finish_rows(self, chain: ChainId, operator: OperatorId) -> list[int]:
+        """The rows that an operator of a chain yields when it is finished."""
+        plan = self.scenario.graph.chain(chain)
+        place = [op.operator for op in plan.operators].index(operator)
+        first = (FINISH_SPLITS + self._numbers[chain]) * SPLIT_ROWS + place * 1_000
+        return list(range(first, first + self.scenario.operators[operator].at_finish))
+
+    def all_finish_rows(self, plan: ChainPlan) -> list[int]:
+        """Those of all operators of a chain."""
+        return [row for op in plan.operators for row in self.finish_rows(plan.chain, op.operator)]
+
+
+__all__ = ["Machines", "World"]
