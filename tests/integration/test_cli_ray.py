@@ -42,7 +42,7 @@ ONE_DIES = (
       processors:
         - {type: python, function: f, script: "import os\\ndef f(batch): os._exit(3)"}
     output: {type: stdout}
-    restart: {strategy: fixed, initial_ms: 0, max_attempts: 1}
+    restart: {strategy: fixed, initial_ms: 1, max_attempts: 1}
 """
 )
 
@@ -109,8 +109,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.timeout(240)
-def test_a_terminals_ctrl_c_stops_a_run_on_ray_in_order(start: Start) -> None:
-    program = start(ENDLESS)
+@pytest.mark.parametrize("pipeline", ["processors: []", "processors: [], chain: false"])
+def test_a_terminals_ctrl_c_stops_a_run_on_ray_in_order(start: Start, pipeline: str) -> None:
+    program = start(ENDLESS.replace("processors: []", pipeline))
     assert printed(program) == '{"a":1}\n'
     # A terminal sends it to every process of the foreground group, Ray's included.
     os.killpg(program.pid, signal.SIGINT)
@@ -171,9 +172,13 @@ def test_a_process_that_dies_is_told_in_log_lines_and_never_between_the_rows(
     command = [sys.executable, "-m", "arkflow_ray.cli.main", "run", "--json", str(path)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, '{"a":1}\n{"a":2}\n')
-    *_, last = [json.loads(line) for line in ran.stderr.splitlines()]
+    *lines, last = [json.loads(line) for line in ran.stderr.splitlines()]
     assert [job["outcome"] for job in last["jobs"]] == ["finished", "failed"]
     assert last["jobs"][1]["error"]["type"] == "ActorLostError"
+    assert last["jobs"][1]["restarts"] == 1
+    told = [line["message"] for line in lines]
+    assert sum("the process of chain 'source-0' died" in text for text in told) == 1
+    assert sum("restart 1: source 'source' starts at its beginning" in text for text in told) == 1
 
 
 @pytest.mark.timeout(240)

