@@ -29,6 +29,7 @@ class JobStory:
     def __init__(self, job: str) -> None:
         self._job = job
         self._told = 0
+        self._cause = ""
         self._generation: Generation | None = None
         self._stalled: set[tuple[ChainId, str]] = set()
 
@@ -51,11 +52,15 @@ class JobStory:
             "generation": int(status.generation),
             "restarts": status.restarts,
         }
-        restarting = change.after is JobState.RESTARTING
-        if restarting and change.before is not JobState.RESTARTING:
-            return JobEvent(f"job {self._job}: {change.cause}; it is restarted", True, fields)
-        if restarting and not change.cause.endswith(AT_ONCE):
-            return JobEvent(f"job {self._job}: {change.cause}", True, fields)
+        if change.after is JobState.RESTARTING:
+            first = change.before is not JobState.RESTARTING
+            # A broken channel may be told before the failure that broke it.
+            same = not first and change.cause.startswith(self._cause)
+            self._cause = change.cause
+            if same and change.cause.endswith(AT_ONCE):
+                return None
+            tail = "; the job is restarted" if first else ""
+            return JobEvent(f"job {self._job}: {change.cause}{tail}", True, fields)
         if change.after is JobState.DEPLOYING and change.before is JobState.RESTARTING:
             return JobEvent(f"job {self._job}: {change.cause}", True, fields)
         return None
