@@ -130,9 +130,9 @@ class World:
 
     def feed(self, channel: ChannelId, choice: int) -> None:
         """The sender puts something into the channel's queue."""
-        queue = self.queues[channel]
-        if any(isinstance(envelope, EndOfStream) for envelope in queue) or not self._open(channel):
+        if not self._open(channel):
             return
+        queue = self.queues[channel]
         if choice < 7:
             self.numbers[channel] += 1
             queue.append(Data(Sequence(self.numbers[channel]), (BATCH,), 10))
@@ -141,7 +141,7 @@ class World:
 
     def finish(self, channel: ChannelId, *, stopped: bool) -> None:
         """The sender ends the data."""
-        if self._open(channel) and EndOfStream(stopped) not in self.queues[channel]:
+        if self._open(channel):
             self.queues[channel].append(EndOfStream(stopped))
 
     def deliver(self, channel: ChannelId) -> bool:
@@ -295,7 +295,7 @@ class World:
         raise AssertionError(f"no end in {self.task.phase}, waiting for {self.open}")
 
 
-scripts = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=150)
+scripts = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=50)
 
 
 def _step(world: World, what: int, choice: int) -> None:

@@ -109,7 +109,7 @@ class Driver:
 @given(
     commits=st.booleans(),
     workers=st.integers(1, 3),
-    script=st.lists(st.tuples(st.integers(0, 19), st.integers(0, 9)), max_size=120),
+    script=st.lists(st.tuples(st.integers(0, 19), st.integers(0, 9)), min_size=50),
 )
 def test_any_legal_sequence_of_events_leads_to_a_legal_state(
     commits: bool, workers: int, script: list[tuple[int, int]]

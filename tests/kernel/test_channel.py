@@ -71,7 +71,7 @@ grants = st.tuples(st.just("grant"), st.integers(-6, 3), st.integers(-6, 3))
 
 
 @given(
-    st.integers(1, 5), st.sampled_from([1, 10, 20, 50, 100]), st.lists(sends | grants, max_size=80)
+    st.integers(1, 5), st.sampled_from([1, 10, 20, 50, 100]), st.lists(sends | grants, min_size=30)
 )
 def test_a_ledger_is_what_a_plain_list_would_be_under_any_sends_and_grants(
     capacity: int, capacity_bytes: int, script: list[tuple[str, int, int]]

@@ -85,7 +85,7 @@ steps = st.lists(
         ),
         st.tuples(st.just("confirm"), st.integers(0, 1), st.integers(0, 9)),
     ),
-    max_size=60,
+    min_size=30,
 )
 
 

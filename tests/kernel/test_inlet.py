@@ -30,7 +30,7 @@ def _data(sequence: int) -> Data:
     return Data(Sequence(sequence), (BATCH,), 10)
 
 
-steps = st.lists(st.sampled_from(["deliver", "take", "settle", "grant"]), max_size=60)
+steps = st.lists(st.sampled_from(["deliver", "take", "settle", "grant"]), min_size=30)
 
 
 @given(steps)

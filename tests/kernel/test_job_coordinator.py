@@ -58,7 +58,7 @@ script = st.lists(
         ),
         st.sampled_from(NAMES),
     ),
-    max_size=60,
+    min_size=30,
 )
 
 

@@ -74,7 +74,7 @@ def test_outputs_stand_in_the_order_of_the_plan_sinks_first() -> None:
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from(["give", "give", "confirm", "move"]), st.integers(0, 3)), max_size=80
+    st.tuples(st.sampled_from(["give", "give", "confirm", "move"]), st.integers(0, 3)), min_size=30
 )
 
 

@@ -16,7 +16,7 @@ def _at(split: SplitId, row: int) -> SplitPosition:
 
 steps = st.lists(
     st.tuples(st.sampled_from(["track", "settle", "take", "committed"]), st.sampled_from("abc")),
-    max_size=80,
+    min_size=40,
 )
 
 
