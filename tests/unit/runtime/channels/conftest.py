@@ -146,8 +146,8 @@ def chains() -> Iterator[Chains]:
     yield made
     made.close()
     shutil.rmtree(folder)
-    assert _open_files() == before, "a file descriptor was left open"
-    assert threading.active_count() == threads, "a thread was left running"
+    assert _open_files() <= before, "a file descriptor was left open"
+    assert threading.active_count() <= threads, "a thread was left running"
 
 
 def _open_files() -> int:

@@ -162,7 +162,8 @@ def test_a_client_that_says_nothing_is_closed_in_time(
     monkeypatch.setattr("arkflow_ray.runtime.channels.reception.HANDSHAKE_TIMEOUT_S", 0.05)
     target, _ = chains.target(EDGE)
     with _knock(target.listen(chains.secret)) as client:
-        client.sendall(b"arkf")
+        with contextlib.suppress(BrokenPipeError):  # closed already on a busy machine
+            client.sendall(b"arkf")
         assert _to_end(client) == b""
     assert target.statistics().refused == {"timeout": 1}
 
