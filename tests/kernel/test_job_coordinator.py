@@ -207,7 +207,10 @@ def test_a_cancelled_chain_that_does_not_end_is_killed_alone_and_again() -> None
     assert job.kills == []
     job.tick(1)
     assert job.kills == [KillChain(ChainId("a"), G1)]
-    job.tick(100)
+    assert job.machine.next_deadline_ms() == 200
+    job.tick(99)
+    assert job.kills == [KillChain(ChainId("a"), G1)]
+    job.tick(1)
     assert job.kills == [KillChain(ChainId("a"), G1)] * 2
     job.lost("a")
     assert job.end is not None
