@@ -59,7 +59,7 @@ class JobStory:
             self._cause = change.cause
             if same and change.cause.endswith(AT_ONCE):
                 return None
-            tail = "; the job is restarted" if first else ""
+            tail = "; this attempt ends" if first else ""
             return JobEvent(f"job {self._job}: {change.cause}{tail}", True, fields)
         if change.after is JobState.DEPLOYING and change.before is JobState.RESTARTING:
             return JobEvent(f"job {self._job}: {change.cause}", True, fields)

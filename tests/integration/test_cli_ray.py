@@ -177,7 +177,7 @@ def test_a_process_that_dies_is_told_in_log_lines_and_never_between_the_rows(
     assert last["jobs"][1]["error"]["type"] == "ActorLostError"
     assert last["jobs"][1]["restarts"] == 1
     told = [line["message"] for line in lines]
-    assert sum("the process of chain 'source-0' died" in text for text in told) == 1
+    assert sum("the process of chain 'source-0' died" in text for text in told) == 2
     assert sum("restart 1: source 'source' starts at its beginning" in text for text in told) == 1
 
 

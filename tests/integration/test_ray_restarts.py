@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from arkflow_kernel.errors import ActorLostError, ProcessingError
+from arkflow_kernel.errors import ActorLostError, ProcessingError, ResourceError
 from arkflow_kernel.ids import ChainId
 from arkflow_kernel.plan import Mode
 from arkflow_kernel.protocol import JobState, JobStatus, OutcomeKind
@@ -311,3 +311,14 @@ def test_a_sink_that_stands_still_is_told_and_the_job_goes_on_when_it_moves(star
     printed.wait_for(held + 100)
     running.until(lambda: not running.status.waits)
     assert (running.status.state, running.status.restarts) == (JobState.RUNNING, 0)
+
+
+def test_a_chain_that_cannot_be_placed_says_what_the_cluster_lacks(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P6."""
+    monkeypatch.setattr(ray_session, "CPUS_PER_CHAIN_CLUSTER", 1_000.0)
+    outcome = start(ENDLESS + "    restart: {strategy: none}\n").end().outcome
+    assert outcome is not None
+    assert isinstance(outcome.error, ResourceError), outcome
+    assert "cannot be placed: it needs 1000 CPU, and of the " in outcome.error.message

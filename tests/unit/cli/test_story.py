@@ -55,7 +55,7 @@ def test_a_restart_is_told_once_with_its_cause_and_where_sources_continue() -> N
     told = [texts(story, status(RESTART[:count], 1 + (count > 4))) for count in range(7)]
     assert told == [
         *([[]] * 3),
-        [f"job orders: {FAILED}; the job is restarted"],
+        [f"job orders: {FAILED}; this attempt ends"],
         [],
         [f"job orders: {AGAIN}"],
         [],
@@ -65,7 +65,7 @@ def test_a_restart_is_told_once_with_its_cause_and_where_sources_continue() -> N
 
 def test_everything_is_told_in_order_to_one_who_looks_late() -> None:
     found = texts(JobStory("orders"), status(RESTART, 2))
-    assert found == [f"job orders: {FAILED}; the job is restarted", f"job orders: {AGAIN}"]
+    assert found == [f"job orders: {FAILED}; this attempt ends", f"job orders: {AGAIN}"]
 
 
 def test_a_cause_that_was_only_the_consequence_of_another_is_corrected() -> None:
@@ -73,7 +73,7 @@ def test_a_cause_that_was_only_the_consequence_of_another_is_corrected() -> None
     changes = list(RESTART)
     changes[2] = (JobState.RUNNING, JobState.RESTARTING, broken)
     assert texts(JobStory("orders"), status(changes, 2)) == [
-        f"job orders: {broken}; the job is restarted",
+        f"job orders: {broken}; this attempt ends",
         f"job orders: {FAILED}; the next attempt starts at once",
         f"job orders: {AGAIN}",
     ]
