@@ -331,6 +331,12 @@ def report(runs: list[dict[str, Figures]]) -> None:
                 f"  {case:20} {figures['batches_per_s']:10,.0f} batches/s"
                 f" {figures['gb_per_s']:6.2f} GB/s {figures['cpu_us_per_batch']:8,.0f} CPU us"
             )
+    ratios = {
+        rows: medians[f"channel {rows}"]["batches_per_s"] / medians[f"ray {rows}"]["batches_per_s"]
+        for rows in ROWS
+    }
+    told_ratios = ", ".join(f"{ratio:.1f} at {rows:,}" for rows, ratio in ratios.items())
+    print(f"  channel / ray, batches/s: {told_ratios}")
     judged = goals(medians)
     for goal, value, met in judged:
         print(f"  {'met   ' if met else 'MISSED'} {goal}: {value:,.1f}")
@@ -341,6 +347,7 @@ def report(runs: list[dict[str, Figures]]) -> None:
         "load": load,
         "python": platform.python_version(),
         "medians": medians,
+        "ratios": ratios,
         "goals": [{"goal": goal, "value": value, "met": met} for goal, value, met in judged],
         "runs": runs,
     }
