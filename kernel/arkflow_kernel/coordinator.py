@@ -321,7 +321,8 @@ class JobCoordinator:
             error, at.now_ms, started=job.started, progress=self._positions.progress()
         )
         if isinstance(verdict, GiveUp):
-            error.add_note(f"the job ends: {verdict.reason}")
+            if job.restarts or self._graph.mode is Mode.CHECKPOINT:  # else the error says it all
+                error.add_note(f"the job ends: {verdict.reason}")
             self._fail(error, f"{error}; {verdict.reason}", at)
             return
         job.restart_at_ms = MonotonicMs(at.now_ms + verdict.delay_ms)

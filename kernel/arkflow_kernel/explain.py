@@ -9,6 +9,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from arkflow_kernel.budget import held_bytes_max
 from arkflow_kernel.explain_text import render
 from arkflow_kernel.graph import key_group_range
 from arkflow_kernel.ids import FIRST_SUBTASK, OperatorId, OutputId, TaskId
@@ -83,13 +84,15 @@ class ExplainedEdge:
 class ExplainedChain:
     """One subtask of a chain, and the channels into it.
 
-    `key_groups` are the first and last that it owns, if it has a key.
+    `held_bytes_max` bounds what it holds in queues, lane and outboxes. `key_groups` are the first
+    and last that it owns, if it has a key.
     """
 
     id: str
     tasks: list[str]
     workers: int
     inputs: list[str]
+    held_bytes_max: int
     error_output: str | None
     key_groups: list[int] | None
     resources: dict[str, float]
@@ -255,6 +258,7 @@ def _chain(key_groups: int, plan: ChainPlan, keyed: set[str]) -> ExplainedChain:
         tasks=list(plan.tasks),
         workers=plan.workers,
         inputs=[channel.channel for channel in plan.inputs],
+        held_bytes_max=held_bytes_max(plan),
         error_output=plan.error_output,
         key_groups=None if owned is None else [owned.start, owned.stop - 1],
         resources=dict(plan.resources),

@@ -87,6 +87,7 @@ def _chains(chains: list[dict[str, Any]]) -> list[str]:
         told += [f"{key} {value:g}" for key, value in chain["resources"].items()]
         errors = chain["error_output"]
         told.append(f"errors to {errors}" if errors else "an error fails the job")
+        told.append(f"holds at most {_bytes(chain['held_bytes_max'])}")
         lines += _wrap(f"{chain['id']}: {', '.join(told)}", "  ", "      ")
         lines += _wrap(", ".join(chain["tasks"]), "      ", "      ")
     return lines

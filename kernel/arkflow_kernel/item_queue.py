@@ -81,10 +81,11 @@ class ItemQueue:
         """The item whose slices leave next."""
         return self._items[0] if self._items else None
 
-    def slice_taken(self) -> RequestToken | None:
+    def slice_taken(self, now_ms: MonotonicMs) -> RequestToken | None:
         """The head's slice left. Returns the token to ask the next slice with, or None."""
         item = self._items[0]
         assert item.slice is not None
+        self._progress_ms = now_ms
         item.slice, item.taken = None, 0
         return item.token if item.more else None
 

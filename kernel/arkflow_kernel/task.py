@@ -292,7 +292,7 @@ class ChainTask:
                 self._count("batches_out", 1)
                 self._count("rows_out", piece.batch.num_rows)
                 head.taken += 1
-            token = self._items.slice_taken()
+            token = self._items.slice_taken(now_ms)
             if token is not None:
                 self._order(NextSlice(token))
                 return False

@@ -39,7 +39,7 @@ def test_items_leave_in_the_order_of_submission(workers: int, data: st.DataObjec
             slices[token] -= 1
             queue.answered(_done(token, more=slices[token] > 0))
         while (head := queue.head()) is not None and head.slice is not None:
-            asked = queue.slice_taken()
+            asked = queue.slice_taken(NOW)
             if asked is not None:
                 at_work.append(asked)
             done = queue.pop_done()
@@ -61,7 +61,7 @@ def test_a_later_answer_waits_for_the_head() -> None:
     assert queue.pop_done() is None
     queue.answered(_done(1))
     for token in (1, 2):
-        assert queue.slice_taken() is None
+        assert queue.slice_taken(NOW) is None
         done = queue.pop_done()
         assert done is not None
         assert done.token == token
@@ -71,10 +71,10 @@ def test_an_item_with_more_slices_stays_at_the_head() -> None:
     queue = ItemQueue(1)
     _submit(queue, 1)
     queue.answered(_done(1, more=True))
-    assert queue.slice_taken() == 1
+    assert queue.slice_taken(NOW) == 1
     assert queue.pop_done() is None
     queue.answered(_done(1))
-    assert queue.slice_taken() is None
+    assert queue.slice_taken(NOW) is None
     assert queue.pop_done() is not None
     assert queue.head() is None
 
@@ -99,7 +99,7 @@ def test_held_bytes_are_batches_in_work_and_slices_that_have_not_left() -> None:
     assert head is not None
     head.taken = 1
     assert queue.held_bytes == 24
-    queue.slice_taken()
+    queue.slice_taken(NOW)
     queue.pop_done()
     assert queue.held_bytes == 10
 
@@ -115,6 +115,9 @@ def test_a_lane_that_does_not_answer_is_told_after_thirty_seconds() -> None:
     assert wait.waited_ms == STALL_TIMEOUT_MS
     queue.answered(ItemDone(Moment(MonotonicMs(40_000), WallMs(0)), RequestToken(1), LaneSlice()))
     assert queue.wait(MonotonicMs(10**9)) is None, "it waits for room in an output, not for a lane"
-    queue.slice_taken()
+    queue.slice_taken(MonotonicMs(90_000))
     queue.pop_done()
-    assert queue.wait(MonotonicMs(40_000 + STALL_TIMEOUT_MS)) is not None
+    assert queue.wait(MonotonicMs(90_000 + STALL_TIMEOUT_MS - 1)) is None, (
+        "the next one has just begun"
+    )
+    assert queue.wait(MonotonicMs(90_000 + STALL_TIMEOUT_MS)) is not None

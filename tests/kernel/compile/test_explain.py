@@ -48,7 +48,7 @@ operators
   error-sink  sink file
 
 chains (key groups: 1)
-  source-0: 4 workers, order kept, errors to error-sink
+  source-0: 4 workers, order kept, errors to error-sink, holds at most 152 MiB
       source-0, p0-sql-0, enrich-0, sink-0, error-sink-0
 
 edges
@@ -107,8 +107,8 @@ def test_a_keyed_job_shows_modes_key_groups_edges_and_where_lateness_is_judged(
         "  checkpoints  every 500 ms to s3://bucket/x, the newest 3 kept",
         "  placement    colocated: 4 chains, one actor each",
         "  per-gate  window tumbling x2",
-        "  per-gate-0: key groups 0-63, an error fails the job",
-        "  per-gate-1: key groups 64-127, an error fails the job",
+        "  per-gate-0: key groups 0-63, an error fails the job, holds at most 96 MiB",
+        "  per-gate-1: key groups 64-127, an error fails the job, holds at most 96 MiB",
         "  text -> per-gate: partitioned by gate, in 2 channels, each with at most 1,024",
         "      batches and 32 MiB",
     ):
@@ -142,7 +142,7 @@ def test_a_counting_job_shows_channels_state_and_that_nothing_restarts(
         "  text    map arrow_to_json x2",
         "      counts rows by gate into __arkflow_state_count, at most 5 bytes, a key",
         "      forgotten after 1,000 ms",
-        "  text-1: key groups 64-127, errors to y",
+        "  text-1: key groups 64-127, errors to y, holds at most 96 MiB",
         "  gates -> bad: error, in 1 channel, with at most 8 batches and 1,000 bytes",
     ):
         assert line in lines
