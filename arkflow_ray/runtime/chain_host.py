@@ -7,8 +7,8 @@ none, and is found out (D2).
 
 End of life (T4): the machine's `EndChain` → lanes are closed and joined → components are closed in
 reverse order → what was emitted and granted goes out, and the channels are closed → the outcome is
-returned. A lane that hangs in user code is given up after `teardown_timeout_ms`: the process must
-then end, and `hung` says so.
+returned. A lane that hangs in user code, and a component that does not close after a failure, are
+given up after `teardown_timeout_ms`: the process must then end, and `hung` says so.
 """
 
 import asyncio
@@ -240,7 +240,7 @@ class ChainHost:
         """Join the lanes, close the components, then the channels; blocks."""
         if not self._threads.close(0.0 if self.hung else self._teardown_timeout_s):
             self.hung = True
-        outcome = with_close_errors(outcome, self._close_components())
+        outcome = with_close_errors(outcome, self._close_components(outcome.kind))
         if self._exchange is None:
             return outcome
         flush = outcome.kind in _FLUSHED and not self.hung
@@ -250,14 +250,15 @@ class ChainHost:
             outcome = with_close_errors(outcome, [error])
         return outcome
 
-    def _close_components(self) -> list[Exception]:
-        """The errors; what does not close beside a hung thread is left behind with it."""
-        if not self.hung:
+    def _close_components(self, kind: OutcomeKind) -> list[Exception]:
+        """The errors. A good end takes its time; after any other, what does not close is left."""
+        if kind in _FLUSHED and not self.hung:
             return self._work.close()
         errors: list[Exception] = []
         closing = threading.Thread(target=lambda: errors.extend(self._work.close()), daemon=True)
         closing.start()
         closing.join(self._teardown_timeout_s)
+        self.hung = self.hung or closing.is_alive()
         return errors
 
     # --- reports -------------------------------------------------------------------------------

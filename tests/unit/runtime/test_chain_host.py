@@ -153,13 +153,19 @@ def plan(workers: int = 1, timeout_ms: int | None = None) -> ChainPlan:
     )
 
 
-def host(parts: Parts, *, workers: int = 1, timeout_ms: int | None = None) -> ChainHost:
+def host(
+    parts: Parts,
+    *,
+    workers: int = 1,
+    timeout_ms: int | None = None,
+    teardown_timeout_ms: int = 5_000,
+) -> ChainHost:
     made = ChainHost(
         plan(workers, timeout_ms),
         Generation(1),
         parts,
         SystemClock(),
-        teardown_timeout_ms=5_000,
+        teardown_timeout_ms=teardown_timeout_ms,
     )
     made.open()
     return made
@@ -248,6 +254,45 @@ def test_a_sink_that_fails_ends_the_chain_with_its_name_and_reason() -> None:
     assert isinstance(outcome.error, SinkError)
     assert "'kept' failed to write" in str(outcome.error)
     assert "No space left" in str(outcome.error)
+
+
+def test_a_component_that_does_not_close_after_a_failure_is_left_behind() -> None:
+    free = threading.Event()
+
+    class Stuck(Numbers):
+        def close(self) -> None:
+            assert free.wait(20)
+
+    parts = Parts(Stuck(None), Passing(), Kept(failing=True))
+    chain = host(parts, teardown_timeout_ms=50)
+    chain.control(RUN)
+    outcome = asyncio.run(chain.run())
+    free.set()
+    assert isinstance(outcome.error, SinkError)
+    assert chain.hung
+
+
+def test_a_chain_answers_how_it_is_while_its_components_are_being_closed() -> None:
+    closing, free = threading.Event(), threading.Event()
+
+    class Slow(Numbers):
+        def close(self) -> None:
+            closing.set()
+            assert free.wait(20)
+
+    chain = host(Parts(Slow(3), Passing(), Kept()))
+
+    async def scenario() -> ChainOutcome:
+        chain.control(RUN)
+        running = asyncio.create_task(chain.run())
+        await asyncio.to_thread(closing.wait, 20)
+        report = await asyncio.wrap_future(chain.report())
+        assert report.statistics.settled_rows == 3
+        assert not running.done()
+        free.set()
+        return await running
+
+    assert asyncio.run(scenario()).kind is OutcomeKind.FINISHED
 
 
 def test_a_source_that_fails_to_open_leaves_nothing_open() -> None:
