@@ -14,7 +14,7 @@ from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
 from arkflow_kernel.testing.transcript import describe
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
-FIRST_THROWS = [627, 710, 784]
+FIRST_THROWS = [534, 491, 653]
 
 
 def test_virtual_time_moves_when_somebody_waits_and_never_back() -> None:

@@ -10,10 +10,9 @@ from arkflow_kernel.protocol import (
     ChainEnded,
     ChainReport,
     CoordinatorEvent,
-    DeployChain,
     OutcomeKind,
 )
-from arkflow_kernel.testing.lineage import ViolationError, place_in
+from arkflow_kernel.testing.lineage import ViolationError
 
 
 class RestartCheck:
@@ -99,12 +98,11 @@ class JobCheck:
         self._generation = generation
         self._ended = {}
 
-    def check_deploy(self, command: DeployChain) -> None:
+    def check_restored(self, chain: ChainId, positions: tuple[SplitPosition, ...]) -> None:
         """A chain continues exactly where it was last heard of: nothing lost, no more repeated."""
-        heard = {p.split: place_in(p) for p in self._heard.get(command.plan.chain, ())}
-        found = {p.split: place_in(p) for p in command.restored}
-        if found != heard:
-            raise ViolationError(f"{command.plan.chain} is restored to {found}, not {heard}")
+        heard = self._heard.get(chain, ())
+        if positions is not heard and positions != heard:
+            raise ViolationError(f"{chain} is restored to {positions}, not {heard}")
 
     def check_end(self, kind: OutcomeKind) -> None:
         """The job ends as its user wanted, or as its restart strategy says."""

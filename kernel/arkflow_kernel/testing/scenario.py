@@ -12,6 +12,7 @@ from arkflow_kernel.graph import build_graph
 from arkflow_kernel.ids import ChainId, OperatorId
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph, Mode
+from arkflow_kernel.stream_compiler import WORKERS_KEY
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.sim_order import Head, Path, paths
 from arkflow_kernel.testing.sim_parts import OperatorScript, SinkScript, SourceScript
@@ -142,7 +143,7 @@ class _Drawn:
         return name
 
     def _source(self, name: str) -> dict[str, Any]:
-        config: dict[str, Any] = {"thread_num": self._dice.pick([1, 1, 2, 4])}
+        config: dict[str, Any] = {WORKERS_KEY: self._dice.pick([1, 1, 2, 4])}
         if self._dice.one_in(4):
             config["rows_per_second"] = 2_000
         return {

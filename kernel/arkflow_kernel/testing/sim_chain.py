@@ -296,6 +296,8 @@ class SimChain:
         more = isinstance(answer, ItemDone) and answer.more
         if isinstance(answer, ItemDone):
             self._items.yielded(answer)
+        else:
+            self._items.failed(request.token)
         if self._world.misuses:
             raise ViolationError(f"a port was misused: {self._world.misuses}")
         self._schedule.answered(request.token, more=more)

@@ -80,6 +80,10 @@ class SimItems:
         self._world.items[self._plan.chain].check(item.rows_in, item.out)
         self._world.lineage.done(item.rows_in)
 
+    def failed(self, token: RequestToken) -> None:
+        """The lane failed on a request: nothing follows of its item."""
+        self._partial.discard(token)
+
     def heard(self, answer: ItemDone) -> None:
         """The machine is handed an answer."""
         if not answer.more:

@@ -180,10 +180,13 @@ class SimJob:
         self._check.told(event)
         commands = self._coordinator.handle(event)
         self._coordinator.validate()
+        self._due_ms = self._coordinator.next_deadline_ms()
         if isinstance(event, ChainConnected):
             attempt = self._coordinator._attempt
             self._check.restarts.started |= attempt.all_connected and not attempt.given_up
-        self._due_ms = self._coordinator.next_deadline_ms()
+        elif isinstance(event, ChainReport | ChainEnded):
+            restored = self._coordinator._positions.restored(event.chain)
+            self._check.check_restored(event.chain, restored)
         for command in commands:
             self._perform(command)
 
@@ -193,7 +196,7 @@ class SimJob:
                 if command.generation != self._generation:
                     self._new_attempt(command.generation)
                 self.world.lineage.check_positions(command.restored, "restored position")
-                self._check.check_deploy(command)
+                self._check.check_restored(command.plan.chain, command.restored)
                 self.deploys.append(command)
             case ConnectChain():
                 self.connects.append(command)
@@ -381,9 +384,8 @@ class SimJob:
 
 
 def _sender(event: CoordinatorEvent) -> object:
-    """Who says it: the chain itself, or whoever watches its process (None: the user)."""
-    lost = isinstance(event, ChainEnded) and isinstance(event.outcome.error, ActorLostError)
-    return getattr(event, "chain", None), lost
+    """Who says it. Whoever watches a chain's process tells its end, and may be faster than it."""
+    return getattr(event, "chain", None), isinstance(event, ChainEnded)
 
 
 def _ends(event: CoordinatorEvent, chain: ChainId, generation: Generation) -> bool:
