@@ -26,7 +26,7 @@ from arkflow_kernel.testing.sim_job import SimJob
 from arkflow_kernel.testing.sim_world import Machines, World
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
-STEPS_MAX = 30_000
+STEPS_MAX = 15_000
 """A job that takes more has stopped making progress."""
 
 STEPS_MIN = 2_000
