@@ -156,7 +156,10 @@ def test_a_stateful_job_without_checkpoints_is_accepted_with_one_warning(write: 
     assert checked.ok
     [warning] = checked.warnings
     assert warning.path == "jobs[0].state"
-    assert "a failure (a lost process, say) ends such a job instead of restarting it" in warning.message
+    assert (
+        "a failure (a lost process, say) ends such a job instead of restarting it"
+        in warning.message
+    )
     [job] = checked.jobs
     assert job.graph is not None
     [plan] = [op for chain in job.graph.chains for op in chain.operators]
