@@ -96,9 +96,12 @@ streams:
 """
 
 
-NOT_RESTARTED = ENDLESS + """
+NOT_RESTARTED = (
+    ENDLESS
+    + """
     restart: {strategy: none}
 """
+)
 
 
 def test_rows_arrive_in_order_and_the_job_reports_its_counts(start: Start) -> None:
