@@ -60,10 +60,14 @@ class JobStory:
             if same and change.cause.endswith(AT_ONCE):
                 return None
             tail = "; this attempt ends" if first else ""
-            return JobEvent(f"job {self._job}: {change.cause}{tail}", True, fields)
+            return JobEvent(self._line(change.cause) + tail, True, fields)
         if change.after is JobState.DEPLOYING and change.before is JobState.RESTARTING:
-            return JobEvent(f"job {self._job}: {change.cause}", True, fields)
+            return JobEvent(self._line(change.cause), True, fields)
         return None
+
+    def _line(self, text: str) -> str:
+        """One line, though an error's text may have several."""
+        return f"job {self._job}: {' '.join(text.split())}"
 
     def _waits(self, status: JobStatus) -> list[JobEvent]:
         if status.generation != self._generation:

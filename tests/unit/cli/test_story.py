@@ -79,6 +79,13 @@ def test_a_cause_that_was_only_the_consequence_of_another_is_corrected() -> None
     ]
 
 
+def test_a_cause_of_several_lines_is_told_in_one() -> None:
+    changes = [(JobState.RUNNING, JobState.RESTARTING, "chain 'a' failed: x\n  line 2\n")]
+    assert texts(JobStory("orders"), status(changes)) == [
+        "job orders: chain 'a' failed: x line 2; this attempt ends"
+    ]
+
+
 def test_a_restart_that_waits_says_how_long() -> None:
     waits = "chain 'a' failed: x; the next attempt starts in 2 s"
     changes = [*RESTART[:3], (JobState.RESTARTING, JobState.RESTARTING, waits)]
