@@ -42,7 +42,8 @@ class Data:
         """The same rows in one piece; copies them if there are several."""
         if len(self.pieces) == 1:
             return self
-        return Data(self.sequence, (pa.concat_batches(self.pieces),), self.size_bytes)
+        joined = pa.concat_batches(self.pieces)  # type: ignore[attr-defined]  # not in the stubs
+        return Data(self.sequence, (joined,), self.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)

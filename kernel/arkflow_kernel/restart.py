@@ -20,14 +20,13 @@ from arkflow_kernel.errors import (
     ConfigError,
     OutputClosedError,
     ProcessingError,
-    ResourceError,
 )
 from arkflow_kernel.ids import MonotonicMs
 from arkflow_kernel.limits import DETERMINISTIC_ATTEMPTS
 from arkflow_kernel.plan import RestartPlan
 
 _HOPELESS = (ConfigError, BadRowError, OutputClosedError)
-_OF_THE_CLUSTER = (ActorLostError, ChannelError, ResourceError)
+_OF_THE_CLUSTER = (ActorLostError, ChannelError)
 
 
 KEEPS_STATE = (
