@@ -26,7 +26,7 @@ from arkflow_kernel.limits import DETERMINISTIC_ATTEMPTS
 from arkflow_kernel.plan import RestartPlan
 
 _HOPELESS = (ConfigError, BadRowError, OutputClosedError)
-_OF_THE_CLUSTER = (ActorLostError, ChannelError)
+_LOST = (ActorLostError, ChannelError)
 
 
 KEEPS_STATE = (
@@ -93,7 +93,7 @@ class RestartStrategy:
             return KEEPS_STATE
         if isinstance(error, _HOPELESS):
             return "a restart would meet the same error again"
-        if not started and not isinstance(error, _OF_THE_CLUSTER):
+        if not started and not isinstance(error, _LOST):
             return "the first deployment is not repeated"
         if self._culprit is not None and self._repeats >= DETERMINISTIC_ATTEMPTS:
             operator, _ = self._culprit

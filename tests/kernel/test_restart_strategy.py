@@ -113,11 +113,11 @@ def test_what_would_fail_again_in_the_same_way_is_not_repeated(
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_a_first_deployment_is_repeated_only_if_the_cluster_was_the_cause(
+def test_a_first_deployment_is_repeated_only_if_a_process_was_lost(
     error: ArkflowError,
 ) -> None:
     verdict = Failing().fail(error, started=False)
-    if isinstance(error, ActorLostError | ChannelError | ResourceError):
+    if isinstance(error, ActorLostError | ChannelError):
         assert verdict == 0
     else:
         assert verdict == "the first deployment is not repeated"
