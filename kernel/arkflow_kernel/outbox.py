@@ -99,6 +99,11 @@ class Outbox:
         return self._queued < OUTBOX_QUEUED_MAX
 
     @property
+    def holds(self) -> bool:
+        """Whether something waits here."""
+        return bool(self._queue) or self._open is not None
+
+    @property
     def settled(self) -> bool:
         """Nothing waits, and the peer has settled everything."""
         return not self._queue and self._ledger.settled == self.last_sequence
@@ -162,7 +167,8 @@ class Outbox:
             if isinstance(envelope, Data):
                 if not self._ledger.can_send(envelope.size_bytes):
                     return
-                assert self._ledger.send(envelope.size_bytes) == envelope.sequence
+                sequence = self._ledger.send(envelope.size_bytes)
+                assert sequence == envelope.sequence
                 self._queued -= 1
                 self._queued_bytes -= envelope.size_bytes
                 self._progress_ms = now_ms

@@ -8,7 +8,7 @@ alike (F3, F5).
 from collections.abc import Callable, Iterator
 
 from arkflow_kernel.envelope import EndOfStream, Reset
-from arkflow_kernel.ids import Generation, MonotonicMs, OutputId, RequestToken, Sequence
+from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs, OutputId, RequestToken, Sequence
 from arkflow_kernel.metrics import ChannelStatistics, Wait
 from arkflow_kernel.outbox import Outbox, limit_open_bytes
 from arkflow_kernel.plan import ChainPlan
@@ -94,9 +94,15 @@ class OutputLanes:
 
     def emits(self, now_ms: MonotonicMs) -> Iterator[Emit]:
         """What may leave in the channels now."""
-        limit_open_bytes(list(self._outboxes.values()))
-        for outbox in self._outboxes.values():
+        outboxes = [outbox for outbox in self._outboxes.values() if outbox.holds]
+        if len(outboxes) > 1:
+            limit_open_bytes(outboxes)
+        for outbox in outboxes:
             yield from outbox.emits(now_ms)
+
+    def has_channel(self, channel: ChannelId) -> bool:
+        """Whether one of its channels is called so."""
+        return OutputId(channel) in self._outboxes
 
     def granted(self, event: CreditGranted) -> None:
         """A peer's word. `ChannelError` if it cannot be true."""

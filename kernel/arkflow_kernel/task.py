@@ -117,8 +117,8 @@ class ChainTask:
             SourceCommitted: self._on_source_committed,
             RequestFailed: self._on_request_failed,
             Deliver: self._on_deliver,
-            CreditGranted: self._outputs.granted,
-            ChannelBroken: self._on_channel_broken,
+            CreditGranted: self._on_credit_granted,
+            ChannelBroken: lambda event: self._end(OutcomeKind.FAILED, event.error),
         }
 
     # --- the one door --------------------------------------------------------------------------
@@ -149,6 +149,8 @@ class ChainTask:
 
     def takes(self, channel: ChannelId) -> bool:
         """Whether the head of this input's queue may be delivered now (T1)."""
+        if channel not in self._inlets:
+            raise self._outstanding.error(f"channel {channel} does not enter it")
         running = self._phase is Phase.RUNNING and self._items.has_room
         return running and self._inlets.takes(channel)
 
@@ -227,8 +229,10 @@ class ChainTask:
             self._submit_batch(item, ref, event.at.now_ms)
             self._count("bytes_in", envelope.size_bytes)
 
-    def _on_channel_broken(self, event: ChannelBroken) -> None:
-        self._end(OutcomeKind.FAILED, event.error)
+    def _on_credit_granted(self, event: CreditGranted) -> None:
+        if not self._outputs.has_channel(event.channel):
+            raise self._outstanding.error(f"channel {event.channel} does not leave it")
+        self._outputs.granted(event)
 
     def _on_item_done(self, event: ItemDone) -> None:
         self._outstanding.answered(event.token, Submit, NextSlice)
@@ -258,11 +262,9 @@ class ChainTask:
         """Move whatever can move, from the outputs back to the source, then look at the phase."""
         if self._phase in (Phase.WAITING, Phase.ENDED):
             return
-        moved = True
-        while moved:
-            self._write(now_ms)
-            moved = self._publish(now_ms)
         self._write(now_ms)
+        while self._publish(now_ms):
+            self._write(now_ms)
         self._settle()
         self._submit(now_ms)
         if self.phase is not Phase.ENDED:
@@ -278,7 +280,7 @@ class ChainTask:
         """Hand the head item's slice to its outputs, batch by batch in order.
 
         A slice may hold more batches for one output than that has room for; it leaves in parts.
-        True if more may move: the sinks got something, or the next item is at the head.
+        True if an output got something, or the next item is at the head: more may move then.
         """
         head = self._items.head()
         if head is None or not head.answered:
@@ -295,7 +297,7 @@ class ChainTask:
             token = self._items.slice_taken(now_ms)
             if token is not None:
                 self._order(NextSlice(token))
-                return False
+                return True
         done = self._items.pop_done()
         if done is not None and done.batch is not None:
             self._processed(done.batch)
@@ -357,7 +359,7 @@ class ChainTask:
             self._phase = Phase.FLUSHING
             self._outputs.flush(stopped=self._stopped)
             self._write(now_ms)
-        if self._phase is Phase.FLUSHING and self._all_settled():
+        if self._phase is Phase.FLUSHING and not self._settlement and self._outputs.settled:
             self._phase = Phase.COMMITTING
         if self._phase is Phase.COMMITTING and self._commits.quiet:
             self._end(OutcomeKind.STOPPED if self._stopped else OutcomeKind.FINISHED)
@@ -377,9 +379,6 @@ class ChainTask:
         if self._plan.source is not None and self._phase is Phase.RUNNING:
             self._phase, self._stopped = Phase.STOPPING, True
             self._source.stop()
-
-    def _all_settled(self) -> bool:
-        return not self._settlement and self._outputs.settled
 
     def _end(self, kind: OutcomeKind, error: ArkflowError | None = None) -> None:
         if self._phase is not Phase.ENDED:
