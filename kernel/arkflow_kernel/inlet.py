@@ -72,6 +72,9 @@ class Inlets:
     def __init__(self, plan: ChainPlan, generation: Generation) -> None:
         self._inlets = {input.channel: Inlet(input, generation) for input in plan.inputs}
 
+    def __contains__(self, channel: ChannelId) -> bool:
+        return channel in self._inlets
+
     def takes(self, channel: ChannelId) -> bool:
         """Whether the channel's data have not ended."""
         return not self._inlets[channel].ended

@@ -73,6 +73,16 @@ def test_nothing_is_taken_before_the_chain_runs_and_from_an_ended_input() -> Non
     assert chain.task.takes(RIGHT)
 
 
+def test_a_channel_that_is_not_the_chains_own_is_a_fault_of_the_driver() -> None:
+    chain, unknown = _chain(channels=1), ChannelId("unknown[0-0]")
+    with pytest.raises(ProtocolError, match=r"channel unknown\[0-0\] does not enter it"):
+        chain.task.takes(unknown)
+    with pytest.raises(ProtocolError, match="does not enter it"):
+        _deliver(chain, Reset(G1), unknown)
+    with pytest.raises(ProtocolError, match="does not leave it"):
+        _granted(chain, LEFT, 0, 0)
+
+
 def test_a_full_lane_takes_nothing_and_the_driver_may_not_deliver() -> None:
     chain = _running()
     for number in (1, 2, 3):
