@@ -276,7 +276,7 @@ class JobCoordinator:
             self._want(Desired.STOP)
             self._send_all()
         elif job.restart_at_ms is not None:
-            self._end(OutcomeKind.STOPPED, "a stop was requested between two attempts", event.at)
+            self._stopped(event.at)
         elif not self._attempt.given_up:
             self._want(Desired.STOP)
 
@@ -310,12 +310,9 @@ class JobCoordinator:
             worst = OutcomeKind.CANCELLED if worst is OutcomeKind.FAILED else worst
             self._end(worst, f"every chain {worst.value}", at)
             return
-        if job.wanted is not Desired.RUN:
-            self._fail(
-                error,
-                f"{error}; it is not restarted: a {job.wanted.name.lower()} was requested",
-                at,
-            )
+        if job.state is JobState.STOPPING:  # what was to end in order did not
+            cause = f"{error}; it is not restarted: a {job.wanted.name.lower()} was requested"
+            self._end(OutcomeKind.FAILED, cause, at, error)
             return
         verdict = self._strategy.failed(
             error, at.now_ms, started=job.started, progress=self._positions.progress()
@@ -323,7 +320,10 @@ class JobCoordinator:
         if isinstance(verdict, GiveUp):
             if job.restarts or self._graph.mode is Mode.CHECKPOINT:  # else the error says it all
                 error.add_note(f"the job ends: {verdict.reason}")
-            self._fail(error, f"{error}; {verdict.reason}", at)
+            self._end(OutcomeKind.FAILED, f"{error}; {verdict.reason}", at, error)
+            return
+        if job.wanted is Desired.STOP:
+            self._stopped(at)
             return
         job.restart_at_ms = MonotonicMs(at.now_ms + verdict.delay_ms)
         wait = f"in {verdict.delay_ms / 1000:g} s" if verdict.delay_ms else "at once"
@@ -343,14 +343,16 @@ class JobCoordinator:
         self._heard.waits.clear()
         self._deploy(at, f"restart {job.restarts}: {self._positions.sentence(at.now_ms)}")
 
-    def _fail(self, error: ArkflowError, cause: str, at: Moment) -> None:
-        self._job.error = error
-        self._end(OutcomeKind.FAILED, cause, at)
+    def _stopped(self, at: Moment) -> None:
+        cause = f"{self._failure_text()}; it is not restarted: a stop was requested"
+        self._end(OutcomeKind.STOPPED, cause, at)
 
-    def _end(self, kind: OutcomeKind, cause: str, at: Moment) -> None:
-        self._job.restart_at_ms = None
+    def _end(
+        self, kind: OutcomeKind, cause: str, at: Moment, error: ArkflowError | None = None
+    ) -> None:
+        self._job.error, self._job.restart_at_ms = error, None
         self._go(_END_STATE[kind], cause, at)
-        self._commands.append(EndJob(JobOutcome(kind, self._job.error)))
+        self._commands.append(EndJob(JobOutcome(kind, error)))
 
     # --- small things --------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """A failed attempt and the one that follows: who is cancelled, killed, restored (D2, D3, D4)."""
 
+import pytest
+
 from arkflow_kernel.errors import ActorLostError, ChannelError, ProcessingError, SourceError
 from arkflow_kernel.ids import ChainId, Generation, SplitId
 from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
@@ -11,6 +13,7 @@ from arkflow_kernel.protocol import (
     ChainReady,
     ControlState,
     Desired,
+    JobOutcome,
     JobState,
     KillChain,
     OutcomeKind,
@@ -173,31 +176,46 @@ def test_a_chain_that_does_not_follow_the_cancel_of_a_failed_attempt_is_killed()
     assert "chain 'a' failed: a broke; the next attempt starts at once" in causes
 
 
-def test_a_stop_between_two_attempts_ends_the_job_as_stopped() -> None:
+@pytest.mark.parametrize("early", [True, False], ids=["in the teardown", "between attempts"])
+def test_a_stop_after_a_failure_ends_the_job_as_stopped_with_the_cause(early: bool) -> None:
     job = _restarted()
     job.lost("a")
+    if early:
+        job.ask("stop")
+        assert job.heard[B].desired is Desired.CANCEL
+        assert job.end is None
     job.ended("b", CANCELLED)
-    job.ask("stop")
+    if not early:
+        job.ask("stop")
     assert job.end is not None
-    assert job.end.outcome.kind is OutcomeKind.STOPPED
+    assert job.end.outcome == JobOutcome(OutcomeKind.STOPPED)
     assert job.generation == G2
     assert job.machine.next_deadline_ms() is None
+    assert job.machine.status().cause == (
+        "chain 'a' failed: the process of a died; it is not restarted: a stop was requested"
+    )
 
 
-def test_a_stop_while_a_failed_attempt_is_torn_down_ends_the_job_with_the_failure() -> None:
-    job = _two_chains()
+def test_a_stop_does_not_hide_a_failure_that_ends_the_job_anyway() -> None:
+    job = _two_chains(RestartPlan("none"))
     job.run()
     job.lost("a")
     job.ask("stop")
-    assert job.heard[B].desired is Desired.CANCEL
     job.ended("b", CANCELLED)
-    assert job.generation == G1
+    assert job.end is not None
+    assert isinstance(job.end.outcome.error, ActorLostError)
+    assert job.machine.status().cause.endswith("`restart.strategy` is `none`")
+
+
+def test_a_chain_that_fails_while_the_job_stops_makes_the_job_fail() -> None:
+    job = _two_chains()
+    job.run()
+    job.ask("stop")
+    job.ended("a", OutcomeKind.FAILED)
+    job.ended("b", CANCELLED)
     assert job.end is not None
     assert job.end.outcome.kind is OutcomeKind.FAILED
-    assert isinstance(job.end.outcome.error, ActorLostError)
-    assert job.machine.status().cause == (
-        "the process of a died; it is not restarted: a stop was requested"
-    )
+    assert job.machine.status().cause == "a broke; it is not restarted: a stop was requested"
 
 
 def test_a_stop_while_the_next_attempt_is_deployed_is_heard_by_it() -> None:
