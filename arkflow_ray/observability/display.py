@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.protocol import JobState
 from arkflow_ray.observability.figures import JobFigures, RateMeter, restarts_text
 from arkflow_ray.observability.screen import Screen
@@ -198,7 +199,19 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
             "bad_rows": job.bad,
             "skipped_rows": job.skipped,
             "restarts": job.restarts,
+            "channels": {str(each.channel): _channel(each) for each in job.channels},
         }
+    }
+
+
+def _channel(channel: ChannelStatistics) -> dict[str, int]:
+    """Envelopes sent, taken and settled; bytes that wait here, and that are out."""
+    return {
+        "sent": channel.sent,
+        "taken": channel.taken,
+        "settled": channel.settled,
+        "waiting_bytes": channel.waiting_bytes,
+        "outstanding_bytes": channel.outstanding_bytes,
     }
 
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobState, JobStatus
 
@@ -19,6 +20,7 @@ RATE_WINDOW_S = 5.0
 class JobFigures:
     """One job's counters at one moment. `written` is rows per sink; `ready` of `chains` run.
 
+    `channels` are all channels between chains, as their senders see them.
     After a restart the counters are those of the running attempt.
     """
 
@@ -32,6 +34,7 @@ class JobFigures:
     bad: int = 0
     skipped: int = 0
     restarts: int = 0
+    channels: tuple[ChannelStatistics, ...] = ()
 
     @property
     def rows_written(self) -> int:
@@ -43,6 +46,7 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
     """What `status` says about a job: rows that its sources read and its sinks were given."""
     read = bad = skipped = 0
     written: dict[str, int] = {}
+    channels: list[ChannelStatistics] = []
     for plan in graph.chains:
         chain = status.chains.get(plan.chain)
         if chain is None:
@@ -50,6 +54,7 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         failed = sum(counts.errors for counts in chain.operators)
         bad += chain.bad_rows + failed
         skipped += chain.skipped_rows
+        channels += chain.channels
         if plan.source is not None:
             read += chain.rows_in + chain.bad_rows + chain.skipped_rows
         sinks = {sink.output for sink in plan.sinks}
@@ -67,6 +72,7 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         bad,
         skipped,
         status.restarts,
+        tuple(channels),
     )
 
 

@@ -61,7 +61,9 @@ class JobStory:
                 return None
             tail = "; this attempt ends" if first else ""
             return JobEvent(self._line(change.cause) + tail, True, fields)
-        if change.after is JobState.DEPLOYING and change.before is JobState.RESTARTING:
+        # A job that is stopped after a failure has no error that would tell of it.
+        told = (JobState.DEPLOYING, JobState.STOPPED)
+        if change.before is JobState.RESTARTING and change.after in told:
             return JobEvent(self._line(change.cause), True, fields)
         return None
 

@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from arkflow_kernel.ids import ChannelId
+from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.protocol import JobState
 from arkflow_ray.observability.display import LiveDisplay, LogDisplay
 from arkflow_ray.observability.figures import JobFigures
@@ -52,6 +54,22 @@ def test_phases_and_states_are_logged_once(clock: Clock, said: pytest.LogCapture
         "job orders is running, 3 of 3 chains are up",
         "job orders is finished",
     ]
+
+
+def test_channels_stand_in_the_fields_of_log_lines(
+    clock: Clock, said: pytest.LogCaptureFixture
+) -> None:
+    channel = ChannelStatistics(ChannelId("e[0-1]"), 9, 7, 5, 30, 20)
+    LogDisplay(clock).update([replace(figures(JobState.RUNNING), channels=(channel,))])
+    assert vars(said.records[0])["fields"]["channels"] == {
+        "e[0-1]": {
+            "sent": 9,
+            "taken": 7,
+            "settled": 5,
+            "waiting_bytes": 30,
+            "outstanding_bytes": 20,
+        }
+    }
 
 
 def test_why_a_job_is_stopping_is_logged(clock: Clock, said: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from arkflow_kernel.errors import (
     SinkError,
 )
 from arkflow_kernel.ids import ChainId, MonotonicMs, OperatorId, OutputId, WallMs
-from arkflow_kernel.metrics import ChainStatistics, OperatorCounts
+from arkflow_kernel.metrics import ChainStatistics, ChannelStatistics, OperatorCounts
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
@@ -54,10 +54,14 @@ def test_rows_between_chains_are_neither_read_nor_written() -> None:
         chain_plan("b-0", inputs=(channel,), sinks=("out",)),
         name="j",
     )
-    first = ChainStatistics(ChainId("a-0"), rows_in=10, rows_to=((channel.output, 10),))
+    sent = (ChannelStatistics(channel.channel, sent=3),)
+    first = ChainStatistics(
+        ChainId("a-0"), rows_in=10, rows_to=((channel.output, 10),), channels=sent
+    )
     second = ChainStatistics(ChainId("b-0"), rows_in=10, rows_to=((OutputId("out"), 9),))
     found = figures(graph, replace(status(first, second), restarts=2))
     assert (found.read, dict(found.written), found.restarts) == (10, {"out": 9}, 2)
+    assert found.channels == sent
 
 
 def test_a_rate_is_the_mean_over_the_window() -> None:

@@ -92,6 +92,12 @@ def test_a_restart_that_waits_says_how_long() -> None:
     assert texts(JobStory("orders"), status(changes))[-1] == f"job orders: {waits}"
 
 
+def test_a_stop_that_finds_a_failed_attempt_is_told_with_the_failure() -> None:
+    cause = f"{FAILED}; it is not restarted: a stop was requested"
+    changes = [*RESTART[:3], (JobState.RESTARTING, JobState.STOPPED, cause)]
+    assert texts(JobStory("orders"), status(changes))[-1] == f"job orders: {cause}"
+
+
 def test_a_stall_is_told_once_and_again_when_it_is_over() -> None:
     story = JobStory("orders")
     wait = Wait("sink 'out'", "a write has not returned", 30_400)
