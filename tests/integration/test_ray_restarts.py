@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(240)]
 DEADLINE_S = 100.0
 CHAINS = ("source-0", "p0-sql-0", "sink-0")
 ROWS = 3_000
+ROWS_PER_SECOND = 400
 
 FILE_TO_FILE = """
 streams:
@@ -209,6 +211,27 @@ def test_a_killed_process_of_any_chain_restarts_the_job_and_no_row_is_lost(
     told = causes(job.status())
     assert "the process of chain 'sink-0' died" in told
     assert "restart 3: source 'source' " in told
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_a_restart_repeats_at_most_what_was_in_flight_since_the_last_report(
+    chain: str, start: Start, files: str, tmp_path: pathlib.Path
+) -> None:
+    """Of rows that are read at a known rate: those since the told positions, and one second more
+    for what was being read and written when they were told."""
+    out = tmp_path / "out"
+    quick = "output: {type: file, roll: {interval: 100ms},"
+    running = start(files.replace("output: {type: file,", quick))
+    running.until(lambda: out.is_dir() and len(written(out)) > ROWS // 2)
+    os.kill(running.until_at_work()[chain], signal.SIGKILL)
+    job = running.end()
+    assert job.outcome is not None
+    assert job.outcome.kind is OutcomeKind.FINISHED, job.outcome
+    rows = written(out)
+    assert set(rows) == set(range(ROWS))
+    told = re.search(r"positions that it reported ([0-9.]+) s before", causes(job.status()))
+    assert told is not None, causes(job.status())
+    assert len(rows) - ROWS <= ROWS_PER_SECOND * (float(told[1]) + 1)
 
 
 def test_a_process_that_only_hangs_is_killed_and_the_job_goes_on(
