@@ -1,4 +1,4 @@
-"""The real clocks of the inline and the Ray driver."""
+"""The real clocks of the drivers: the system's, and one of the time in which a process ran."""
 
 import threading
 import time
@@ -31,4 +31,24 @@ class SystemClock:
         self._woken.set()
 
 
-__all__ = ["SystemClock"]
+class RunningClock(SystemClock):
+    """A `SystemClock` without the time in which its own process stood still (D2).
+
+    A coordinator that was stopped or starved heard nobody, which is no one's silence.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left_out_ms = 0
+
+    def moment(self) -> Moment:
+        """Both clocks, now."""
+        moment = super().moment()
+        return Moment(MonotonicMs(moment.now_ms - self._left_out_ms), moment.wall_ms)
+
+    def leave_out(self, late_ms: int) -> None:
+        """Something that was due came so late, because the process did not run."""
+        self._left_out_ms += late_ms
+
+
+__all__ = ["RunningClock", "SystemClock"]

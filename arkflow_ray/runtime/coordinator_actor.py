@@ -9,8 +9,8 @@ generations and replaced when they are lost (P1).
 import asyncio
 import secrets
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import ray
 
@@ -26,6 +26,7 @@ from arkflow_kernel.protocol import (
     ChainEnded,
     ChainOutcome,
     ChainReady,
+    ChainReport,
     ConnectChain,
     CoordinatorCommand,
     CoordinatorEvent,
@@ -44,8 +45,11 @@ from arkflow_ray.runtime.chain_process import ChainProcess
 from arkflow_ray.runtime.channel_folder import remove_channel_folder
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.handshake import SECRET_BYTES
-from arkflow_ray.runtime.clock import SystemClock
+from arkflow_ray.runtime.clock import RunningClock
 from arkflow_ray.runtime.mailbox import Mailbox
+
+STOOD_STILL_MS: Final = 1_000
+"""A heartbeat that comes so late means that this process itself stood still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +86,10 @@ class CoordinatorActor:
 
     def __init__(self, graph: ExecutionGraph, generation: Generation) -> None:
         self._graph = graph
-        self._clock = SystemClock()
+        self._clock = RunningClock()
         self._machine = JobCoordinator(graph, generation)
         self._mailbox: Mailbox[CoordinatorEvent] = Mailbox()
         self._settings: JobSettings | None = None
-        self._several_nodes = False
         self._attempt = _Attempt(generation)
         self._processes: dict[ChainId, ChainProcess] = {}
         self._process_count = 0
@@ -99,7 +102,6 @@ class CoordinatorActor:
     async def run(self, settings: JobSettings) -> JobOutcome:
         """Deploy the job and run it to its end. One call."""
         self._settings = settings
-        self._several_nodes = len(self._graph.chains) > 1 and _several_nodes()
         self._mailbox.attach()
         self._mailbox.post(Begin(self._clock.moment()))
         heartbeat = asyncio.create_task(self._heartbeat())
@@ -233,7 +235,8 @@ class CoordinatorActor:
             identity.node_ip,
             attempt.secret,
             settings.channel_folder,
-            tcp=self._several_nodes,
+            # Looked at anew each time: the cluster may have grown to take this job in.
+            tcp=len(self._graph.chains) > 1 and _several_nodes(),
         )
 
     async def _connect(self, command: ConnectChain, attempt: _Attempt) -> None:
@@ -249,7 +252,7 @@ class CoordinatorActor:
         end = await process.run(attempt.generation)
         del attempt.running[process.chain]
         if end.report is not None:
-            self._mailbox.post(end.report)
+            self._heard(end.report)
         self._ended(process.chain, attempt, end.outcome)
 
     async def _kill(self, command: KillChain, attempt: _Attempt) -> None:
@@ -264,7 +267,11 @@ class CoordinatorActor:
     async def _heartbeat(self) -> None:
         """Ask every running chain how it is, each second; each has one question at a time (D2)."""
         while True:
+            due_ms = self._clock.moment().now_ms + REPORT_INTERVAL_MS
             await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
+            late_ms = self._clock.moment().now_ms - due_ms
+            if late_ms > STOOD_STILL_MS:
+                self._clock.leave_out(late_ms)
             for process in self._attempt.running.values():
                 if not process.reporting:
                     self._start(self._ask(process, self._attempt))
@@ -272,7 +279,11 @@ class CoordinatorActor:
     async def _ask(self, process: ChainProcess, attempt: _Attempt) -> None:
         report = await process.report(attempt.generation)
         if report is not None:
-            self._mailbox.post(report)
+            self._heard(report)
+
+    def _heard(self, report: ChainReport) -> None:
+        """By this process's clock: that of the chain's may be another node's."""
+        self._mailbox.post(replace(report, at=self._clock.moment()))
 
     def _ended(self, chain: ChainId, attempt: _Attempt, outcome: ChainOutcome) -> None:
         moment = self._clock.moment()

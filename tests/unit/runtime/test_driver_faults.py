@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 import ray
 
-from arkflow_kernel.errors import ResourceError, SinkError
-from arkflow_kernel.ids import ChainId, Generation, JobId, OperatorId, OutputId
+from arkflow_kernel.errors import ActorLostError, ResourceError, SinkError
+from arkflow_kernel.ids import (
+    ChainId,
+    Generation,
+    JobId,
+    MonotonicMs,
+    OperatorId,
+    OutputId,
+    RequestToken,
+    WallMs,
+)
+from arkflow_kernel.metrics import ChainStatistics
 from arkflow_kernel.plan import (
     ChainPlan,
     ComponentPlan,
@@ -18,8 +28,10 @@ from arkflow_kernel.plan import (
     SinkPlan,
     SourcePlan,
 )
+from arkflow_kernel.ports import Moment
+from arkflow_kernel.protocol import ChainReport, DeployChain
 from arkflow_ray.config.project import CheckedJob
-from arkflow_ray.runtime import ray_job, ray_session
+from arkflow_ray.runtime import chain_process, clock, coordinator_actor, ray_job, ray_session
 from arkflow_ray.runtime.chain_process import ChainProcess
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
 from arkflow_ray.runtime.launch import RunSettings, launch
@@ -72,6 +84,106 @@ def test_jobs_that_were_started_before_one_that_cannot_start_are_cancelled(
     with pytest.raises(ResourceError, match="no room"):
         launch(jobs, RunSettings(), LineBuffer(), lambda _: None)
     assert told == ["cancelled", "closed"]
+
+
+def test_a_report_is_dated_by_the_coordinators_own_clock() -> None:
+    """D2: the monotonic clocks of two nodes have nothing in common."""
+    elsewhere = Moment(MonotonicMs(10**15), WallMs(0))
+    told = ChainReport(elsewhere, PLAN.chain, Generation(1), ChainStatistics(PLAN.chain))
+    coordinator = CoordinatorActor(GRAPH, Generation(1))
+
+    async def report(_: Generation) -> ChainReport:
+        return told
+
+    process: Any = SimpleNamespace(report=report)
+    asyncio.run(coordinator._ask(process, coordinator._attempt))
+    heard = coordinator._mailbox.take()
+    assert isinstance(heard, ChainReport)
+    assert heard.at.now_ms <= coordinator._clock.moment().now_ms
+    assert replace(heard, at=elsewhere) == told
+
+
+def test_time_in_which_the_coordinator_stood_still_is_nobodys_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """D2."""
+    ran_ms, still_ms = 5_000, 60_000
+    now_ns = [0]
+    monkeypatch.setattr(clock.time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(coordinator_actor, "REPORT_INTERVAL_MS", 1)
+    coordinator = CoordinatorActor(GRAPH, Generation(1))
+
+    async def live() -> None:
+        now_ns[0] = ran_ms * 1_000_000
+        heartbeat = asyncio.create_task(coordinator._heartbeat())
+        await asyncio.sleep(0)
+        now_ns[0] += still_ms * 1_000_000
+        while coordinator._clock.moment().now_ms > ran_ms + 1:
+            await asyncio.sleep(0)
+        heartbeat.cancel()
+
+    asyncio.run(asyncio.wait_for(live(), 30))
+    assert coordinator._clock.moment().now_ms == ran_ms + 1
+
+
+def test_a_cluster_that_grows_lets_chains_listen_on_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """H1: on one node nothing does."""
+    graph = replace(GRAPH, chains=(PLAN, replace(PLAN, chain=ChainId("source-1"))))
+    coordinator = CoordinatorActor(graph, Generation(1))
+    coordinator._settings = JobSettings(0.01, 1, "/", {}, "afc-test")
+    process: Any = SimpleNamespace(identity=SimpleNamespace(node_ip="127.0.0.1"))
+    command = DeployChain(RequestToken(1), PLAN, Generation(1))
+
+    def listens_on_tcp(*alive: bool) -> bool:
+        monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": each} for each in alive])
+        return coordinator._deployment(command, coordinator._attempt, process).tcp
+
+    assert not listens_on_tcp(True)
+    assert not listens_on_tcp(True, False)
+    assert listens_on_tcp(True, True)
+
+
+class Silent:
+    """A chain actor none of whose verbs ever answers."""
+
+    def __getattr__(self, verb: str) -> Any:
+        return SimpleNamespace(remote=lambda *_: asyncio.get_running_loop().create_future())
+
+
+@pytest.mark.parametrize("verb", ["handshake", "deploy", "connect"])
+def test_an_actor_that_does_not_answer_while_it_is_deployed_is_killed(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D1, D2: before all chains are connected nobody watches for silence but these deadlines."""
+    killed: list[Any] = []
+    actor = Silent()
+    monkeypatch.setattr(ray, "kill", lambda each, **_: killed.append(each))
+    monkeypatch.setattr(chain_process, "lacking_cpus", lambda _: None)
+    monkeypatch.setattr(
+        chain_process, "_remote", lambda _: SimpleNamespace(remote=lambda *_: actor)
+    )
+    for name in ("PLACEMENT", "OPEN", "CONNECT_ANSWER"):
+        monkeypatch.setattr(chain_process, f"{name}_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(chain_process, "START_TIMEOUT_S", 0.02)
+
+    async def deploy() -> None:
+        process = ChainProcess(PLAN.chain, 1, 0.01)
+        calls: dict[str, Any] = {
+            "handshake": process.handshake,
+            "deploy": lambda: process.deploy(None),  # type: ignore[arg-type]
+            "connect": lambda: process.connect(Generation(1), {}),
+        }
+        if verb == "connect":  # its `run` call tells why not
+            assert await calls[verb]() is False
+        else:
+            with pytest.raises(ActorLostError, match="'source-0'"):
+                await calls[verb]()
+        assert not process.usable
+
+    asyncio.run(asyncio.wait_for(deploy(), 30))
+    assert killed == [actor]
 
 
 class Lost:
