@@ -87,6 +87,7 @@ class ChainHost:
         self._times_out = any(op.timeout_ms is not None for op in plan.operators)
         self._last_report: ChainReport | None = None
         self._closing_since_ms: MonotonicMs | None = None
+        self._answering = threading.Lock()
         self.hung = False
 
     # --- from any thread -----------------------------------------------------------------------
@@ -264,9 +265,11 @@ class ChainHost:
     # --- reports -------------------------------------------------------------------------------
 
     def _answer_questions(self, report: ChainReport | None) -> None:
+        """Called by the loop and, at the end, by those who ask; the mailbox has one taker."""
         assert report is not None
-        for wanted in self._inbox.questions():
-            wanted.tell(report)
+        with self._answering:
+            for wanted in self._inbox.questions():
+                wanted.tell(report)
 
     def _report_now(self, task: ChainTask) -> ChainReport:
         moment = self._clock.moment()

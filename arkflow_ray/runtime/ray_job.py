@@ -7,6 +7,7 @@ everything that the one before handed over is printed.
 """
 
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,8 @@ class RayJob(KernelHandle):
             while not ray.wait([self._run], timeout=POLL_S)[0]:
                 self._poll()
             outcome: JobOutcome = ray.get(self._run)
-            self._poll()
+            with suppress(RayError):  # the end is known; only its figures would be older
+                self._poll()
         except RayError as error:
             told = f"the coordinator of job '{self._graph.job}' died: {first_line(error)}"
             lost = ActorLostError(told)
