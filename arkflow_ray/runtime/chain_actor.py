@@ -187,8 +187,9 @@ class ChainActor:
             await asyncio.to_thread(remove_channel_folder, self._channel_folder)
 
     def _start(self, deployment: Deployment) -> None:
-        self._generation = deployment.generation
+        # Ray calls each concurrency group in a thread of its own: the old chain goes first.
         self._host, self._end = None, None
+        self._generation = deployment.generation
         retired, self._lines = self._lines, LineBuffer(deployment.generation)
         retired.retire()
         opening = asyncio.to_thread(self._open, deployment, self._lines)
