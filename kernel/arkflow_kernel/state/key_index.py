@@ -106,6 +106,7 @@ class KeyIndex:
         self._hashes: Growing[np.uint64] = Growing(np.uint64)
         self._bits = _BITS_MIN
         self._table: Words = np.full(1 << _BITS_MIN, _EMPTY, np.uint64)
+        self._rebuilt_with = 0
 
     @property
     def size(self) -> int:
@@ -180,13 +181,19 @@ class KeyIndex:
         return slots
 
     def truncate(self, size: int) -> None:
-        """Take back the slots from `size` on: those inserted last, so no other probes past them."""
+        """Take back the slots from `size` on; `size` as it was before some `insert`.
+
+        No other probes past those that came last, unless all were placed together since.
+        """
         if size == self.size:
             return
-        self._table[(self._table & _SLOT) >= np.uint64(size)] = _EMPTY
         self._hashes.truncate(size)
         for column in self._columns:
             column.truncate(size)
+        if size < self._rebuilt_with:
+            self._rebuild()
+        else:
+            self._table[(self._table & _SLOT) >= np.uint64(size)] = _EMPTY
 
     def keep(self, slots: Slots) -> None:
         """Only these slots stay, renumbered from 0 in this order."""
@@ -212,6 +219,7 @@ class KeyIndex:
             self._bits += 1
         self._table = np.full(1 << self._bits, _EMPTY, np.uint64)
         self._enter(np.arange(self.size))
+        self._rebuilt_with = self.size
 
     def _enter(self, slots: Slots) -> None:
         """Put slots of distinct keys into the table: each takes the first empty place it finds."""

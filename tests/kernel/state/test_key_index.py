@@ -66,6 +66,20 @@ def test_what_is_inserted_last_can_be_taken_back() -> None:
     assert _inserted(index, _keys([49, 3])) == [20, 3]
 
 
+def test_keys_are_found_when_what_made_their_table_grow_is_taken_back() -> None:
+    index = KeyIndex(1)
+    known = _keys(list(range(2_000)))
+    _inserted(index, known)
+    small = index.size_bytes
+    _inserted(index, _keys(list(range(2_000, 6_000))))
+    assert index.size_bytes > small, "the table has grown"
+    index.truncate(2_000)
+    assert index.find(known).tolist() == list(range(2_000))
+    assert _inserted(index, _keys([5_999, 7])) == [2_000, 7]
+    index.truncate(2_000)
+    assert index.find(known).tolist() == list(range(2_000))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.lists(st.integers(0, 9_000), max_size=40), st.booleans())))
 def test_an_index_says_what_a_dict_says(batches: list[tuple[list[int], bool]]) -> None:
