@@ -64,7 +64,7 @@ def run(options: RunOptions) -> int:
     logging = _logging(screen, options, project)
     try:
         for line in issue_lines(issues):
-            screen.print(line + "\n")
+            _tell_note(screen, options, line)
         return _run(screen, options, jobs)
     finally:
         logging.close()
@@ -117,12 +117,13 @@ def _attached(
         )
     except GivenUp:
         display.close()
-        _give_up()
+        _give_up(options)
 
 
-def _give_up() -> NoReturn:
+def _give_up(options: RunOptions) -> NoReturn:
     """The third Ctrl-C: something hangs, so nothing is waited for."""
-    sys.stderr.write(GIVEN_UP + "\n")
+    told = {"jobs": [], "error": {"type": "GivenUp", "message": GIVEN_UP}, "exit_code": 130}
+    sys.stderr.write((json.dumps(told) if options.as_json else GIVEN_UP) + "\n")
     sys.stderr.flush()
     os._exit(ExitCode.CANCELLED)
 
@@ -162,8 +163,14 @@ def _logging(screen: Screen, options: RunOptions, project: "CheckedProject") -> 
         file_path=None if config is None else config.file_path,
     )
     if logging.note is not None:
-        screen.print(logging.note + "\n")
+        _tell_note(screen, options, logging.note)
     return logging
+
+
+def _tell_note(screen: Screen, options: RunOptions, text: str) -> None:
+    """A line that is no mistake; with --json an object, as every line is."""
+    fields = {"level": "warn", "message": text}
+    screen.print((json.dumps(fields, ensure_ascii=False) if options.as_json else text) + "\n")
 
 
 def _tell_mistakes(screen: Screen, options: RunOptions, issues: Sequence[LocatedIssue]) -> None:

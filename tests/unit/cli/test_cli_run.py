@@ -61,6 +61,16 @@ def test_with_json_every_line_of_stderr_is_json_and_the_last_is_the_result(
     assert (silent["outcome"], silent["bad_rows"], silent["error"]) == ("finished", 0, None)
 
 
+def test_with_json_warnings_and_notes_are_json_too(cli: Any, good_file: Path) -> None:
+    text = good_file.read_text().replace("pipeline: {", "pipeline: {colour: red, ", 1)
+    good_file.write_text("logging: {file_path: /dev/null/x}\n" + text)
+    ran = cli("run", "--inline", "--json", "--lenient", good_file)
+    told = [json.loads(line) for line in ran.err.splitlines()]
+    assert [line["level"] for line in told[:2]] == ["warn", "warn"]
+    assert "cannot log to /dev/null/x" in told[0]["message"]
+    assert ": warning: " in told[1]["message"] and "colour" in told[1]["message"]
+
+
 def test_only_runs_the_jobs_that_it_names(cli: Any, good_file: Path) -> None:
     ran = cli("run", "--inline", good_file, "--only", "silent")
     assert (ran.code, ran.out) == (0, "")
