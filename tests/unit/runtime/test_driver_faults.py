@@ -1,6 +1,7 @@
 """Faults of our own on the driver's side of a Ray job are told, not waited for (P3). No Ray."""
 
 import asyncio
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +32,7 @@ from arkflow_kernel.plan import (
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import ChainReport, DeployChain
 from arkflow_ray.config.project import CheckedJob
-from arkflow_ray.runtime import chain_process, clock, coordinator_actor, ray_job, ray_session
+from arkflow_ray.runtime import chain_process, coordinator_actor, ray_job, ray_session
 from arkflow_ray.runtime.chain_process import ChainProcess
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
 from arkflow_ray.runtime.launch import RunSettings, launch
@@ -109,7 +110,7 @@ def test_time_in_which_the_coordinator_stood_still_is_nobodys_silence(
     """D2."""
     ran_ms, still_ms = 5_000, 60_000
     now_ns = [0]
-    monkeypatch.setattr(clock.time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns[0])
     monkeypatch.setattr(coordinator_actor, "REPORT_INTERVAL_MS", 1)
     coordinator = CoordinatorActor(GRAPH, Generation(1))
 
