@@ -178,7 +178,7 @@ class ChainActor:
         return await asyncio.to_thread(lines.take, printed)
 
     async def close_lines(self) -> None:
-        """Nobody prints any more: writes to stdout fail from now on."""
+        """Nobody prints any more: writes to stdout fail from now on, in later generations too."""
         self._lines.close()
 
     async def leave(self) -> None:
@@ -191,6 +191,8 @@ class ChainActor:
         self._host, self._end = None, None
         self._generation = deployment.generation
         retired, self._lines = self._lines, LineBuffer(deployment.generation)
+        if retired.closed:
+            self._lines.close()
         retired.retire()
         opening = asyncio.to_thread(self._open, deployment, self._lines)
         self._opening = asyncio.create_task(opening)

@@ -36,6 +36,11 @@ class LineBuffer:
         self._closed = False
         self._retired = False
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is printed any more."""
+        return self._closed
+
     def put(self, lines: bytes) -> None:
         """Hand lines over and wait until they are printed. `OutputClosedError` after `close`."""
         with self._changed:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from arkflow_kernel.errors import ActorLostError, SourceError
+from arkflow_kernel.errors import ActorLostError, OutputClosedError, SourceError
 from arkflow_kernel.ids import ChainId, Generation, JobId, OperatorId, OutputId
 from arkflow_kernel.plan import ChainPlan, ComponentPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import ReplayKind
@@ -143,6 +143,23 @@ def test_rows_of_each_generation_are_numbered_anew(play: Callable[[Scenario], No
             assert lines.data == b'{"n":0}\n'
             await actor.take_lines(generation, 1)
             assert (await ending).outcome.kind is OutcomeKind.FINISHED
+
+    play(scenario)
+
+
+def test_rows_that_nobody_prints_any_more_are_not_waited_for_in_a_later_generation(
+    play: Callable[[Scenario], None],
+) -> None:
+    """P9: the printer that has gone is not started again for the same actor."""
+
+    async def scenario(actor: ChainActor) -> None:
+        await actor.deploy(deployment(FIRST))
+        await actor.control(ControlState(FIRST, Desired.CANCEL))
+        await actor.run(FIRST)
+        await actor.close_lines()
+        await actor.deploy(deployment(SECOND, plan("stdout")))
+        await actor.control(ControlState(SECOND))
+        assert isinstance((await actor.run(SECOND)).outcome.error, OutputClosedError)
 
     play(scenario)
 
