@@ -140,7 +140,7 @@ class ChainHost:
 
     def report(self) -> "Future[ChainReport]":
         """Counters, frontier and waits, as soon as the loop comes to it."""
-        wanted = ReportWanted(Future())
+        wanted = ReportWanted(Future(), self._clock.moment().now_ms)
         self._inbox.ask(wanted)
         if self._last_report is not None:  # the loop has ended: perhaps nobody else looks
             self._answer_questions(self._last_report)

@@ -11,11 +11,11 @@ The I/O thread hands over once per pass, as one post (H8a); the queues belong to
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arkflow_kernel.envelope import Data, Envelope
 from arkflow_kernel.errors import ChannelError
-from arkflow_kernel.ids import ChannelId, Sequence
+from arkflow_kernel.ids import ChannelId, MonotonicMs, Sequence
 from arkflow_kernel.ports import Clock
 from arkflow_kernel.protocol import (
     ChainEvent,
@@ -31,14 +31,21 @@ from arkflow_ray.runtime.mailbox import Mailbox
 
 @dataclass(frozen=True, slots=True)
 class ReportWanted:
-    """Somebody asks how the chain is. Its loop answers, which shows that it runs (D2)."""
+    """Somebody asks how the chain is. Its loop answers, which shows that it runs (D2).
+
+    `asked_ms` tells how long the loop took to come to it: its lag (P5).
+    """
 
     answer: "Future[ChainReport]"
+    asked_ms: MonotonicMs
 
     def tell(self, report: ChainReport) -> None:
         """Answer, unless nobody waits any more."""
-        if self.answer.set_running_or_notify_cancel():
-            self.answer.set_result(report)
+        if not self.answer.set_running_or_notify_cancel():
+            return
+        lag_ms = max(0, report.at.now_ms - self.asked_ms)
+        usage = None if report.usage is None else replace(report.usage, loop_lag_ms=lag_ms)
+        self.answer.set_result(replace(report, usage=usage))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,19 @@ import pytest
 
 from arkflow_kernel.envelope import Data, Envelope, Reset
 from arkflow_kernel.errors import ChannelError
-from arkflow_kernel.ids import ChannelId, Generation, RequestToken, Sequence
+from arkflow_kernel.ids import (
+    ChainId,
+    ChannelId,
+    Generation,
+    MonotonicMs,
+    RequestToken,
+    Sequence,
+    WallMs,
+)
+from arkflow_kernel.metrics import ChainStatistics, ChainUsage
+from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import (
+    ChainReport,
     ChannelBroken,
     Control,
     ControlState,
@@ -22,6 +33,7 @@ from arkflow_ray.runtime.clock import SystemClock
 
 A, B, OUT = ChannelId("a[0-0]"), ChannelId("b[0-0]"), ChannelId("out[0-0]")
 CLOCK = SystemClock()
+NOW_MS = MonotonicMs(1_000)
 
 
 @pytest.fixture
@@ -53,7 +65,7 @@ def test_control_comes_first_then_answers_then_what_the_channels_brought(inbox: 
     inbox.arrived([(A, data(1))])
     inbox.granted([(OUT, Sequence(1), Sequence(0))])
     inbox.answered(SourceCommitted(CLOCK.moment(), RequestToken(1)))
-    inbox.ask(ReportWanted(Future()))
+    inbox.ask(ReportWanted(Future(), NOW_MS))
     inbox.control(ControlState(Generation(1)))
     kinds = [type(event) for event in rest(inbox)]
     assert kinds[:3] == [ReportWanted, Control, SourceCommitted]
@@ -114,9 +126,20 @@ def test_a_broken_channel_is_told_before_what_still_waits(inbox: ChainInbox) -> 
 
 
 def test_questions_are_left_to_a_chain_that_has_ended(inbox: ChainInbox) -> None:
-    wanted = ReportWanted(Future())
+    wanted = ReportWanted(Future(), NOW_MS)
     inbox.control(ControlState(Generation(1)))
     inbox.ask(wanted)
     inbox.arrived([(A, data(1))])
     assert list(inbox.questions()) == [wanted]
     assert rest(inbox) == []
+
+
+def test_a_report_says_how_long_the_loop_took_to_come_to_it() -> None:
+    """P5: the question is the probe of the loop's lag."""
+    chain = ChainId("a-0")
+    at = Moment(MonotonicMs(NOW_MS + 40), WallMs(0))
+    report = ChainReport(at, chain, Generation(1), ChainStatistics(chain), usage=ChainUsage(7))
+    wanted = ReportWanted(Future(), NOW_MS)
+    wanted.tell(report)
+    told = wanted.answer.result(timeout=0)
+    assert told.usage == ChainUsage(cpu_ms=7, loop_lag_ms=40)
