@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.protocol import JobState
-from arkflow_ray.observability.figures import JobFigures, RateMeter, restarts_text
+from arkflow_ray.observability.figures import JobFigures, ProcessFigures, RateMeter, restarts_text
 from arkflow_ray.observability.screen import Screen
 from arkflow_ray.observability.story import JobEvent
 
@@ -200,6 +200,7 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
             "skipped_rows": job.skipped,
             "restarts": job.restarts,
             "channels": {str(each.channel): _channel(each) for each in job.channels},
+            "processes": {str(each.chain): _process(each) for each in job.processes},
         }
     }
 
@@ -212,6 +213,17 @@ def _channel(channel: ChannelStatistics) -> dict[str, int]:
         "settled": channel.settled,
         "waiting_bytes": channel.waiting_bytes,
         "outstanding_bytes": channel.outstanding_bytes,
+    }
+
+
+def _process(process: ProcessFigures) -> dict[str, int]:
+    """What an on-call person looks at first: memory, CPU, and whether the loop keeps up."""
+    return {
+        "pid": process.pid,
+        "held_bytes": process.held_bytes,
+        "rss_peak_bytes": process.rss_peak_bytes,
+        "cpu_ms": process.cpu_ms,
+        "loop_lag_ms": process.loop_lag_ms,
     }
 
 

@@ -5,9 +5,10 @@ yielded, also those that could not be decoded and those that a codec left out.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from arkflow_kernel.ids import ChainId
 from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobState, JobStatus
@@ -17,10 +18,23 @@ RATE_WINDOW_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessFigures:
+    """What one chain's process takes: bytes of batches that it holds, memory, CPU, loop lag."""
+
+    chain: ChainId
+    pid: int
+    held_bytes: int
+    rss_peak_bytes: int
+    cpu_ms: int
+    loop_lag_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobFigures:
     """One job's counters at one moment. `written` is rows per sink; `ready` of `chains` run.
 
-    `channels` are all channels between chains, as their senders see them.
+    `channels` are all channels between chains, as their senders see them; `processes` those of
+    the chains that have reported what they use.
     After a restart the counters are those of the running attempt.
     """
 
@@ -35,6 +49,7 @@ class JobFigures:
     skipped: int = 0
     restarts: int = 0
     channels: tuple[ChannelStatistics, ...] = ()
+    processes: tuple[ProcessFigures, ...] = ()
 
     @property
     def rows_written(self) -> int:
@@ -73,7 +88,17 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         skipped,
         status.restarts,
         tuple(channels),
+        tuple(_processes(status)),
     )
+
+
+def _processes(status: JobStatus) -> Iterator[ProcessFigures]:
+    for chain, usage in status.usage.items():
+        statistics = status.chains.get(chain)
+        held_bytes = 0 if statistics is None else statistics.held_bytes
+        yield ProcessFigures(
+            chain, usage.pid, held_bytes, usage.rss_peak_bytes, usage.cpu_ms, usage.loop_lag_ms
+        )
 
 
 def restarts_text(restarts: int) -> str:
@@ -102,4 +127,4 @@ class RateMeter:
         return (last - first) / (last_s - first_s)
 
 
-__all__ = ["RATE_WINDOW_S", "JobFigures", "RateMeter", "figures", "restarts_text"]
+__all__ = ["RATE_WINDOW_S", "JobFigures", "ProcessFigures", "RateMeter", "figures", "restarts_text"]

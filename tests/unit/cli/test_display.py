@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from arkflow_kernel.ids import ChannelId
+from arkflow_kernel.ids import ChainId, ChannelId
 from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.protocol import JobState
 from arkflow_ray.observability.display import LiveDisplay, LogDisplay
-from arkflow_ray.observability.figures import JobFigures
+from arkflow_ray.observability.figures import JobFigures, ProcessFigures
 from arkflow_ray.observability.frame import jobs_frame
 from arkflow_ray.observability.screen import Screen
 
@@ -69,6 +69,16 @@ def test_channels_stand_in_the_fields_of_log_lines(
             "waiting_bytes": 30,
             "outstanding_bytes": 20,
         }
+    }
+
+
+def test_processes_stand_in_the_fields_of_log_lines(
+    clock: Clock, said: pytest.LogCaptureFixture
+) -> None:
+    process = ProcessFigures(ChainId("a-0"), 3, 9, 7, 5, 2)
+    LogDisplay(clock).update([replace(figures(JobState.RUNNING), processes=(process,))])
+    assert vars(said.records[0])["fields"]["processes"] == {
+        "a-0": {"pid": 3, "held_bytes": 9, "rss_peak_bytes": 7, "cpu_ms": 5, "loop_lag_ms": 2}
     }
 
 

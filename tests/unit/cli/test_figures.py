@@ -14,11 +14,11 @@ from arkflow_kernel.errors import (
     SinkError,
 )
 from arkflow_kernel.ids import ChainId, MonotonicMs, OperatorId, OutputId, WallMs
-from arkflow_kernel.metrics import ChainStatistics, ChannelStatistics, OperatorCounts
+from arkflow_kernel.metrics import ChainStatistics, ChainUsage, ChannelStatistics, OperatorCounts
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
-from arkflow_ray.observability.figures import JobFigures, RateMeter, figures
+from arkflow_ray.observability.figures import JobFigures, ProcessFigures, RateMeter, figures
 from arkflow_ray.observability.results import advice, job_result, results_json, results_text
 
 
@@ -62,6 +62,15 @@ def test_rows_between_chains_are_neither_read_nor_written() -> None:
     found = figures(graph, replace(status(first, second), restarts=2))
     assert (found.read, dict(found.written), found.restarts) == (10, {"out": 9}, 2)
     assert found.channels == sent
+
+
+def test_what_each_process_takes_is_shown_per_chain() -> None:
+    chain = ChainId("a-0")
+    held = ChainStatistics(chain, held_bytes=9)
+    usage = {chain: ChainUsage(cpu_ms=5, rss_peak_bytes=7, pid=3, loop_lag_ms=2)}
+    graph = job_plan(chain_plan("a-0"))
+    found = figures(graph, replace(status(held), usage=usage))
+    assert found.processes == (ProcessFigures(chain, 3, 9, 7, 5, 2),)
 
 
 def test_a_rate_is_the_mean_over_the_window() -> None:
