@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from arkflow_ray.config.project import CheckedJob, CheckedProject
 
 GIVEN_UP: Final = "given up without waiting; files that were not published stay behind"
+CANCELLED: Final = "cancelled before a job ran"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,16 @@ def run(options: RunOptions) -> int:
     """Run a file; the exit code."""
     gc.enable()
     screen = _screen(options)
+    try:
+        return _checked(screen, options)
+    except KeyboardInterrupt:
+        if not options.as_json:
+            raise
+        _tell_end(screen, "Cancelled", CANCELLED, ExitCode.CANCELLED)
+        return ExitCode.CANCELLED
+
+
+def _checked(screen: Screen, options: RunOptions) -> int:
     project, issues = check(options.path, lenient=options.lenient)
     if project is None or has_errors(issues):
         _tell_mistakes(screen, options, issues)
@@ -184,12 +195,16 @@ def _tell_mistakes(screen: Screen, options: RunOptions, issues: Sequence[Located
 
 def _tell_error(screen: Screen, options: RunOptions, error: ArkflowError, code: ExitCode) -> None:
     if options.as_json:
-        fields = {"type": type(error).__name__, "message": error.message}
-        told = {"jobs": [], "error": fields, "exit_code": int(code)}
-        screen.print(json.dumps(told, ensure_ascii=False) + "\n")
+        _tell_end(screen, type(error).__name__, error.message, code)
         return
     hint = advice(error)
     screen.print(f"{error.message}\n" + (f"{hint}\n" if hint else ""))
+
+
+def _tell_end(screen: Screen, kind: str, message: str, code: ExitCode) -> None:
+    """With --json: the result of a run in which no job came to an end."""
+    told = {"jobs": [], "error": {"type": kind, "message": message}, "exit_code": int(code)}
+    screen.print(json.dumps(told, ensure_ascii=False) + "\n")
 
 
 __all__ = ["RunOptions", "exit_code", "run"]

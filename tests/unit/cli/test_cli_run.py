@@ -72,6 +72,20 @@ def test_with_json_warnings_and_notes_are_json_too(cli: Any, good_file: Path) ->
     assert "colour" in told[1]["message"]
 
 
+def test_with_json_a_run_that_is_interrupted_before_a_job_runs_ends_with_a_result(
+    cli: Any, good_file: Path
+) -> None:
+    # The script runs when the processor is built, which is while the jobs are started.
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGINT); f = lambda batch: batch"
+    step = f"{{type: python, function: f, script: '{script}'}}"
+    text = good_file.read_text().replace("processors: []", f"processors: [{step}]", 1)
+    good_file.write_text(text)
+    ran = cli("run", "--inline", "--json", good_file)
+    told = [json.loads(line) for line in ran.err.splitlines()]
+    assert ran.code == told[-1]["exit_code"] == 130
+    assert told[-1]["error"]["type"] == "Cancelled"
+
+
 def test_only_runs_the_jobs_that_it_names(cli: Any, good_file: Path) -> None:
     ran = cli("run", "--inline", good_file, "--only", "silent")
     assert (ran.code, ran.out) == (0, "")
