@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import GetTimeoutError, RayError
 
-from arkflow_kernel.errors import ActorLostError, ResourceError, SinkError
-from arkflow_kernel.ids import FIRST_GENERATION, ChainId, Generation
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ResourceError, SinkError
+from arkflow_kernel.ids import FIRST_GENERATION, ChainId, Generation, JobId
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph
@@ -122,15 +122,22 @@ class RayJob(KernelHandle):
         try:
             status: JobStatus = ray.get(self._coordinator.status.remote(), timeout=START_TIMEOUT_S)
         except RayError as error:
-            raise ResourceError(
-                f"the coordinator of job '{self._graph.job}' did not start within "
-                f"{START_TIMEOUT_S:.0f} s: {first_line(error)}; "
-                "`ray status` shows what the cluster lacks"
-            ) from error
+            raise not_started(self._graph.job, error) from error
         return status
 
     def _ask(self, answer: Any) -> Any:
         return ray.get(answer, timeout=ANSWER_TIMEOUT_S)
+
+
+def not_started(job: JobId, error: RayError) -> ArkflowError:
+    """Why a coordinator never answered: it is waited for too long, or it is gone."""
+    coordinator = f"the coordinator of job '{job}'"
+    if isinstance(error, GetTimeoutError):
+        return ResourceError(
+            f"{coordinator} did not start within {START_TIMEOUT_S:.0f} s; "
+            "`ray status` shows what the cluster lacks"
+        )
+    return ActorLostError(f"{coordinator} died while it started: {first_line(error)}")
 
 
 class RayRunner(JobRunner):
@@ -177,4 +184,4 @@ def _print_lines(actor: Any, output: LineOutput) -> None:
         raise
 
 
-__all__ = ["RayJob", "RayRunner"]
+__all__ = ["RayJob", "RayRunner", "not_started"]

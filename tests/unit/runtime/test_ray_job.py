@@ -1,0 +1,20 @@
+"""What a user reads when a job's coordinator never answers."""
+
+from ray.exceptions import ActorDiedError, GetTimeoutError
+
+from arkflow_kernel.errors import ActorLostError, ResourceError
+from arkflow_kernel.ids import JobId
+from arkflow_ray.runtime.ray_job import START_TIMEOUT_S, not_started
+
+
+def test_a_coordinator_that_dies_while_it_starts_is_not_told_as_a_time_out() -> None:
+    error = not_started(JobId("orders"), ActorDiedError())
+    assert isinstance(error, ActorLostError)
+    assert error.message.startswith("the coordinator of job 'orders' died while it started: ")
+    assert " within " not in error.message
+
+
+def test_a_coordinator_that_is_waited_for_too_long_is_a_lack_of_resources() -> None:
+    error = not_started(JobId("orders"), GetTimeoutError("Get timed out: some object(s) not ready"))
+    assert isinstance(error, ResourceError)
+    assert f"did not start within {START_TIMEOUT_S:.0f} s; `ray status`" in error.message
