@@ -94,6 +94,8 @@ def _still_takes_its_sources(target: Exchange, chains: "Chains", address: Addres
         (Connector(OTHER_SECRET, _pair(job="other")).hello(), "job"),
         (Connector(OTHER_SECRET, _pair(source="x-0")).hello(), "not_a_peer"),
     ],
+    # A hello has a new nonce each time, and a test the same name.
+    ids=lambda value: value if isinstance(value, str) else "message",
 )
 def test_a_stranger_is_closed_without_an_answer_and_counted(
     chains: "Chains", message: bytes, reason: str
