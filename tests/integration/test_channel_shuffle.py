@@ -82,7 +82,7 @@ def test_a_shuffle_of_64_by_64_chains_works_with_one_thread_for_each(folder: str
     for source, _ in sources:
         source.connect(addresses, secret, timeout_s=WAIT_S)
     assert threading.active_count() == threads + 2 * SIZE
-    assert list(pathlib.Path(folder).iterdir()) == []
+    assert not pathlib.Path(folder).exists()
     for (s, _), plan in plans.items():
         batch = pa.record_batch({"n": [plan.number]})
         source = sources[s][0]

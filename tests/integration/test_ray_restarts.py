@@ -312,7 +312,7 @@ def test_cancel_leaves_no_process_and_no_folder(start: Start) -> None:
     pids = running.until_at_work().values()
     name: str = running.job._handle._settings.channel_folder  # type: ignore[attr-defined]
     folder = pathlib.Path(channel_folder_path(name))
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert not folder.exists()  # it is needed while chains connect: a killed job leaves none
     running.jobs.cancel()
     outcome = running.end().outcome
     assert outcome is not None

@@ -10,6 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -188,6 +189,9 @@ class Reception:
                 os.unlink(path)
             except FileNotFoundError:  # somebody has removed the job's folder
                 continue
+            # The last one to go takes the folder along: whoever is killed later leaves none.
+            with suppress(OSError):
+                os.rmdir(os.path.dirname(path))
         self._paths.clear()
 
 
