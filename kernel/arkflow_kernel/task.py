@@ -151,8 +151,7 @@ class ChainTask:
         """Whether the head of this input's queue may be delivered now (T1)."""
         if channel not in self._inlets:
             raise self._outstanding.error(f"channel {channel} does not enter it")
-        running = self._phase is Phase.RUNNING and self._items.has_room
-        return running and self._inlets.takes(channel)
+        return self._phase is Phase.RUNNING and self._items.has_room and self._inlets.takes(channel)
 
     @property
     def phase(self) -> Phase:
@@ -359,7 +358,7 @@ class ChainTask:
             self._phase = Phase.FLUSHING
             self._outputs.flush(stopped=self._stopped)
             self._write(now_ms)
-        if self._phase is Phase.FLUSHING and not self._settlement and self._outputs.settled:
+        if self._phase is Phase.FLUSHING and self._all_settled():
             self._phase = Phase.COMMITTING
         if self._phase is Phase.COMMITTING and self._commits.quiet:
             self._end(OutcomeKind.STOPPED if self._stopped else OutcomeKind.FINISHED)
@@ -379,6 +378,9 @@ class ChainTask:
         if self._plan.source is not None and self._phase is Phase.RUNNING:
             self._phase, self._stopped = Phase.STOPPING, True
             self._source.stop()
+
+    def _all_settled(self) -> bool:
+        return not self._settlement and self._outputs.settled
 
     def _end(self, kind: OutcomeKind, error: ArkflowError | None = None) -> None:
         if self._phase is not Phase.ENDED:

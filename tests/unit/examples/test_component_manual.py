@@ -45,7 +45,8 @@ def test_every_example_of_the_manual_is_valid(tmp_path: Path, number: int) -> No
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_file_is_valid(path: Path) -> None:
     checked = check_file(path)
-    assert [str(issue) for issue in checked.issues] == []
+    # A warning says what an example shows knowingly: state that ends with the run.
+    assert [str(issue) for issue in checked.errors] == []
     assert all(job.graph is not None for job in checked.jobs)
 
 
