@@ -159,8 +159,8 @@ def _fold_variable(state: Hashes, key: VariableKey) -> None:
     for position in range(longest):
         if position >= shortest:
             first = int(np.searchsorted(lengths, position, side="right"))
-            if len(lengths) - first <= _FEW_ROWS:
-                break
+        if len(lengths) - first <= _FEW_ROWS:
+            break
         _step(work[first:], key.data.take(places[first:]))
         places += 1
     else:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arkflow_kernel import key_groups as key_groups_module
 from arkflow_kernel.key_encoding import KeyColumnError, key_kind
 from arkflow_kernel.key_groups import key_groups, key_hashes
 
@@ -246,6 +247,22 @@ def test_decimals_of_every_width_hash_alike(values: list[decimal.Decimal | None]
 def test_texts_of_very_unequal_length_hash_like_one_by_one(lengths: list[int]) -> None:
     values = [("0123456789" * 30)[:length] for length in lengths]
     assert hashes(pa.array(values)) == reference([values], [pa.string()])
+
+
+def test_a_few_long_texts_of_one_length_are_hashed_row_by_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[int] = []
+    step = key_groups_module._step
+
+    def counted(state: key_groups_module.Hashes, digits: "np.ndarray[Any, Any]") -> None:
+        steps.append(len(digits))
+        step(state, digits)
+
+    monkeypatch.setattr(key_groups_module, "_step", counted)
+    texts = [f"{row}{'y' * 5_000}" for row in range(2)]
+    assert hashes(pa.array(texts)) == [fnv(text.encode()) for text in texts]
+    assert steps == []  # a step for each byte of a long text costs far more than its few rows
 
 
 @pytest.mark.parametrize("distinct", [3, 4_000])
