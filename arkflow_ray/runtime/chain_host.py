@@ -249,6 +249,7 @@ class ChainHost:
             self._exchange.close(flush=flush, timeout_s=self._teardown_timeout_s)
         except ChannelError as error:
             outcome = with_close_errors(outcome, [error])
+        self.hung = self.hung or self._exchange.hung
         return outcome
 
     def _close_components(self, kind: OutcomeKind) -> list[Exception]:

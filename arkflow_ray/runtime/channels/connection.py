@@ -69,6 +69,7 @@ class Connection(ABC):
         self._reader = FrameReader(rules)
         self._unsent: deque[Part] = deque()
         self._unsent_bytes = 0
+        self._unsent_envelopes = False
         self._bye_wanted = False
         self._bye_queued = False
         self._bye_heard = False
@@ -117,6 +118,7 @@ class Connection(ABC):
         while not self._gone:
             self._refill_and_bye()
             if not self._unsent:
+                self._unsent_envelopes = False
                 return
             if budget <= 0:
                 self.blocked = True

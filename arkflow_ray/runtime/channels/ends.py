@@ -58,8 +58,8 @@ class SendingEnd(Connection):
 
     @property
     def owes(self) -> bool:
-        """Whether envelopes have not gone out."""
-        return bool(self._waiting or self._unsent)
+        """Whether envelopes have not gone out; a ping is none."""
+        return bool(self._waiting) or self._unsent_envelopes
 
     def put(self, number: int, envelope: Envelope) -> None:
         """Queue an envelope. `ChannelError` if the peer has said Bye."""
@@ -80,6 +80,7 @@ class SendingEnd(Connection):
         waiting = self._waiting
         while waiting and self._unsent_bytes < WRITE_AHEAD_BYTES:
             number, envelope = waiting.popleft()
+            self._unsent_envelopes = True
             if isinstance(envelope, Data):
                 try:
                     parts, size = self._encoder.frames(number, envelope)

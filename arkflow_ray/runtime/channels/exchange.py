@@ -185,6 +185,11 @@ class Exchange:
         if flush and traffic.unsent:
             raise traffic.unsent[0]
 
+    @property
+    def hung(self) -> bool:
+        """After `close`: its thread did not end, and never will."""
+        return self._closed and self._traffic is not None and self._traffic.thread.alive
+
     def statistics(self) -> ExchangeStatistics:
         """Figures since it was made."""
         return self._counters.statistics()

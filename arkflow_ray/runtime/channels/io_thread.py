@@ -48,6 +48,11 @@ class IoThread:
         """Whether `start` was called."""
         return self._thread.ident is not None
 
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Begin."""
         self._thread.start()

@@ -18,7 +18,7 @@ from arkflow_kernel.ids import FIRST_GENERATION, ChainId, ChannelId, JobId, Sequ
 from arkflow_kernel.testing.plans import channel_plan
 from arkflow_ray.runtime.channels.connection import SILENCE_S
 from arkflow_ray.runtime.channels.counters import Counters
-from arkflow_ray.runtime.channels.ends import Received, ReceivingEnd
+from arkflow_ray.runtime.channels.ends import Received, ReceivingEnd, SendingEnd
 from arkflow_ray.runtime.channels.frames import PING_FRAME
 from arkflow_ray.runtime.channels.handshake import Pair
 
@@ -187,3 +187,16 @@ def test_both_sides_ping_while_nothing_else_is_said(
         done.wait(0.02)
     else:
         pytest.fail("no pings came")
+
+
+def test_a_ping_that_waits_is_nothing_that_is_owed() -> None:
+    """A peer may say Bye while a ping is on its way: that is an orderly end, no break (H9)."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        end = SendingEnd(ours, PAIR, [EDGE], Counters(), Received(), now=0.0)
+        end.tick(1.0)
+        assert not end.owes
+        end.put(EDGE.number, RESET)
+        assert end.owes
+        end.flush()
+        assert not end.owes
