@@ -30,7 +30,7 @@ class _Source:
             age = max(0, now_ms - self.heard_ms) / 1000
             return (
                 f"{name} continues at the positions that it reported {age:.1f} s before: "
-                "rows written since then are repeated"
+                "what was written beyond them is repeated"
             )
         if self.commits:
             return (

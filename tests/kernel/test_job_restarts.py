@@ -66,7 +66,7 @@ def test_a_failure_cancels_every_chain_and_deploys_all_again_where_the_source_wa
     assert (status.generation, status.restarts) == (G2, 1)
     assert status.cause == (
         "restart 1: source 'source' continues at the positions that it reported 0.0 s before: "
-        "rows written since then are repeated"
+        "what was written beyond them is repeated"
     )
     assert job.heard == {}
     job.answer_all()

@@ -54,7 +54,7 @@ def test_the_newest_frontier_wins_over_both_and_its_age_is_told() -> None:
     assert positions.restored(A) == (_at(9), _at(2, "t"))
     assert _sentence(positions, 3_460) == (
         "source 'orders' continues at the positions that it reported 2.5 s before: "
-        "rows written since then are repeated"
+        "what was written beyond them is repeated"
     )
 
 
