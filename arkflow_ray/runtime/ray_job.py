@@ -68,9 +68,7 @@ class RayJob(KernelHandle):
             with suppress(RayError):  # the end is known; only its figures would be older
                 self._poll()
         except RayError as error:
-            told = f"the coordinator of job '{self._graph.job}' died: {first_line(error)}"
-            lost = ActorLostError(told)
-            outcome = JobOutcome(OutcomeKind.FAILED, lost)
+            outcome = JobOutcome(OutcomeKind.FAILED, coordinator_lost(self._graph.job, error))
         ray.kill(self._coordinator, no_restart=True)
         for printer in self._printers.values():
             printer.thread.join()
@@ -140,6 +138,14 @@ def not_started(job: JobId, error: RayError) -> ArkflowError:
     return ActorLostError(f"{coordinator} died while it started: {first_line(error)}")
 
 
+def coordinator_lost(job: JobId, error: RayError) -> ActorLostError:
+    """Why a coordinator is given up: it is there and says nothing, or it is gone."""
+    coordinator = f"the coordinator of job '{job}'"
+    if isinstance(error, GetTimeoutError):
+        return ActorLostError(f"{coordinator} did not answer for {ANSWER_TIMEOUT_S:.0f} s")
+    return ActorLostError(f"{coordinator} died: {first_line(error)}")
+
+
 class RayRunner(JobRunner):
     """Runs jobs on the Ray that this process is connected to."""
 
@@ -184,4 +190,4 @@ def _print_lines(actor: Any, output: LineOutput) -> None:
         raise
 
 
-__all__ = ["RayJob", "RayRunner", "not_started"]
+__all__ = ["RayJob", "RayRunner", "coordinator_lost", "not_started"]

@@ -4,7 +4,12 @@ from ray.exceptions import ActorDiedError, GetTimeoutError
 
 from arkflow_kernel.errors import ActorLostError, ResourceError
 from arkflow_kernel.ids import JobId
-from arkflow_ray.runtime.ray_job import START_TIMEOUT_S, not_started
+from arkflow_ray.runtime.ray_job import (
+    ANSWER_TIMEOUT_S,
+    START_TIMEOUT_S,
+    coordinator_lost,
+    not_started,
+)
 
 
 def test_a_coordinator_that_dies_while_it_starts_is_not_told_as_a_time_out() -> None:
@@ -18,3 +23,11 @@ def test_a_coordinator_that_is_waited_for_too_long_is_a_lack_of_resources() -> N
     error = not_started(JobId("orders"), GetTimeoutError("Get timed out: some object(s) not ready"))
     assert isinstance(error, ResourceError)
     assert f"did not start within {START_TIMEOUT_S:.0f} s; `ray status`" in error.message
+
+
+def test_a_coordinator_that_hangs_is_not_told_as_dead() -> None:
+    hangs = coordinator_lost(JobId("orders"), GetTimeoutError("Get timed out"))
+    asked = f"the coordinator of job 'orders' did not answer for {ANSWER_TIMEOUT_S:.0f} s"
+    assert hangs.message == asked
+    died = coordinator_lost(JobId("orders"), ActorDiedError())
+    assert died.message.startswith("the coordinator of job 'orders' died: ")
