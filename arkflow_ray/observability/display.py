@@ -224,6 +224,7 @@ def _process(process: ProcessFigures) -> dict[str, int]:
         "rss_peak_bytes": process.rss_peak_bytes,
         "cpu_ms": process.cpu_ms,
         "loop_lag_ms": process.loop_lag_ms,
+        "refused_peers": process.refused_peers,
     }
 
 

@@ -19,7 +19,7 @@ RATE_WINDOW_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """What one chain's process takes: bytes of batches that it holds, memory, CPU, loop lag."""
+    """What one chain's process holds and takes, its loop's lag, peers that it refused."""
 
     chain: ChainId
     pid: int
@@ -27,6 +27,7 @@ class ProcessFigures:
     rss_peak_bytes: int
     cpu_ms: int
     loop_lag_ms: int
+    refused_peers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,13 @@ def _processes(status: JobStatus) -> Iterator[ProcessFigures]:
         statistics = status.chains.get(chain)
         held_bytes = 0 if statistics is None else statistics.held_bytes
         yield ProcessFigures(
-            chain, usage.pid, held_bytes, usage.rss_peak_bytes, usage.cpu_ms, usage.loop_lag_ms
+            chain,
+            usage.pid,
+            held_bytes,
+            usage.rss_peak_bytes,
+            usage.cpu_ms,
+            usage.loop_lag_ms,
+            usage.refused_peers,
         )
 
 

@@ -55,8 +55,13 @@ class JobResult:
     restarts: int = 0
 
     @property
-    def rows_per_s(self) -> float:
-        """Rows read per second of the job's life; 0 for a job without a measurable one."""
+    def rows_per_s(self) -> float | None:
+        """Rows read per second of the job's life; 0 for a job without a measurable one.
+
+        None for a job that was restarted: its rows are those of the last attempt alone.
+        """
+        if self.restarts:
+            return None
         return self.rows_read / self.duration_s if self.duration_s > 0 else 0.0
 
     @property
@@ -75,7 +80,7 @@ class JobResult:
             "bad_rows": self.bad_rows,
             "skipped_rows": self.skipped_rows,
             "duration_s": round(self.duration_s, 3),
-            "rows_per_s": round(self.rows_per_s, 1),
+            "rows_per_s": None if self.rows_per_s is None else round(self.rows_per_s, 1),
             "restarts": self.restarts,
             "error": None
             if error is None
@@ -116,7 +121,8 @@ def advice(error: ArkflowError) -> str:
 
 def _text(result: JobResult, types: Mapping[str, str]) -> str:
     lines = [f"{result.job}: {result.outcome} after {result.duration_s:,.1f} s"]
-    lines.append(f"  read     {_rows(result.rows_read)}, {result.rows_per_s:,.0f} rows/s")
+    rate = "" if result.rows_per_s is None else f", {result.rows_per_s:,.0f} rows/s"
+    lines.append(f"  read     {_rows(result.rows_read)}{rate}")
     for sink, rows in result.rows_written.items():
         what = f" ({types[sink]})" if sink in types else ""
         lines.append(f"  written  {_rows(rows)} to {sink}{what}")

@@ -297,12 +297,14 @@ class ChainHost:
         return (Wait("the end of the chain", "its components are being closed", waited_ms),)
 
     def _usage(self) -> ChainUsage:
-        """CPU since the first request, peak memory of the process."""
+        """CPU since the first request, peak memory of the process, refused peers."""
         if self._usage_at_end is not None:
             return self._usage_at_end
         now, start = process_usage(), self._usage_at_start
         cpu_ms = 0 if start is None else now.cpu_ms - start.cpu_ms
-        return replace(now, cpu_ms=cpu_ms)
+        exchange = self._exchange
+        refused = 0 if exchange is None else sum(exchange.statistics().refused.values())
+        return replace(now, cpu_ms=cpu_ms, refused_peers=refused)
 
 
 def _fault(error: Exception) -> ProtocolError:

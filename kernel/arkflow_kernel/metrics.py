@@ -105,12 +105,14 @@ class ChainUsage:
     """What a chain's process used: CPU since its first request, peak resident memory.
 
     `loop_lag_ms`: how long the question for this report waited until the chain's loop came to it.
+    `refused_peers`: connections to its channels that did not prove themselves (H2).
     """
 
     cpu_ms: int = 0
     rss_peak_bytes: int = 0
     pid: int = 0
     loop_lag_ms: int = 0
+    refused_peers: int = 0
 
 
 __all__ = ["ChainStatistics", "ChainUsage", "ChannelStatistics", "OperatorCounts", "Wait"]

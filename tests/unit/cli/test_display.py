@@ -75,10 +75,17 @@ def test_channels_stand_in_the_fields_of_log_lines(
 def test_processes_stand_in_the_fields_of_log_lines(
     clock: Clock, said: pytest.LogCaptureFixture
 ) -> None:
-    process = ProcessFigures(ChainId("a-0"), 3, 9, 7, 5, 2)
+    process = ProcessFigures(ChainId("a-0"), 3, 9, 7, 5, 2, 1)
     LogDisplay(clock).update([replace(figures(JobState.RUNNING), processes=(process,))])
     assert vars(said.records[0])["fields"]["processes"] == {
-        "a-0": {"pid": 3, "held_bytes": 9, "rss_peak_bytes": 7, "cpu_ms": 5, "loop_lag_ms": 2}
+        "a-0": {
+            "pid": 3,
+            "held_bytes": 9,
+            "rss_peak_bytes": 7,
+            "cpu_ms": 5,
+            "loop_lag_ms": 2,
+            "refused_peers": 1,
+        }
     }
 
 

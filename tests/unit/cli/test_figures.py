@@ -67,10 +67,10 @@ def test_rows_between_chains_are_neither_read_nor_written() -> None:
 def test_what_each_process_takes_is_shown_per_chain() -> None:
     chain = ChainId("a-0")
     held = ChainStatistics(chain, held_bytes=9)
-    usage = {chain: ChainUsage(cpu_ms=5, rss_peak_bytes=7, pid=3, loop_lag_ms=2)}
+    usage = {chain: ChainUsage(cpu_ms=5, rss_peak_bytes=7, pid=3, loop_lag_ms=2, refused_peers=1)}
     graph = job_plan(chain_plan("a-0"))
     found = figures(graph, replace(status(held), usage=usage))
-    assert found.processes == (ProcessFigures(chain, 3, 9, 7, 5, 2),)
+    assert found.processes == (ProcessFigures(chain, 3, 9, 7, 5, 2, 1),)
 
 
 def test_a_rate_is_the_mean_over_the_window() -> None:
@@ -109,6 +109,8 @@ def test_a_result_after_restarts_says_whose_figures_it_shows() -> None:
     again = job_result(replace(FINISHED, restarts=2), JobOutcome(OutcomeKind.FINISHED), 2.0)
     assert "  restarts 2; the figures are those of the last attempt\n" in results_text([again])
     assert again.as_dict()["restarts"] == 2
+    assert again.as_dict()["rows_per_s"] is None, "rows of one attempt in the time of all"
+    assert "rows/s" not in results_text([again])
 
 
 def test_a_result_is_told_in_json() -> None:

@@ -1,6 +1,7 @@
 """Two chain hosts with real channels between them, on one loop (E4, E6, H8a, D2, D5)."""
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from tempfile import TemporaryDirectory
@@ -17,6 +18,7 @@ from arkflow_kernel.testing.components import Row, ScriptedSource, rows_of
 from arkflow_kernel.testing.plans import chain_plan, channel_plan
 from arkflow_ray.runtime.chain_host import ChainHost
 from arkflow_ray.runtime.channel_folder import short_folder
+from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.exchange import Exchange
 from arkflow_ray.runtime.channels.traffic import Inbox
 from arkflow_ray.runtime.clock import SystemClock
@@ -79,6 +81,7 @@ class Pair:
             address = host.open((), SECRET)
             assert address is not None
             addresses[plan.chain] = address
+        _knock(addresses[RECEIVING.chain])
         assert self.sending.connect(addresses) is None
         assert self.receiving.connect({}) is None
 
@@ -106,6 +109,19 @@ class Pair:
             exchange=exchange,
             teardown_timeout_ms=10_000,
         )
+
+
+def _knock(address: Address) -> None:
+    """A stranger who sends garbage; returns when the door is closed, without a word."""
+    assert address.unix_path is not None
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.settimeout(20)
+        stranger.connect(address.unix_path)
+        stranger.sendall(bytes(256))
+        try:
+            assert stranger.recv(1) == b""
+        except ConnectionResetError:
+            return
 
 
 class Parts:
@@ -154,7 +170,10 @@ def test_every_row_crosses_the_channel_in_order(play: Play) -> None:
         report = pair.sending.report().result()
         (channel,) = report.statistics.channels
         assert channel.sent == channel.settled > 0
-        assert pair.receiving.report().result().statistics.held_bytes == 0
+        received = pair.receiving.report().result()
+        assert received.statistics.held_bytes == 0
+        assert received.usage is not None
+        assert received.usage.refused_peers == 1, "the stranger is counted (H2)"
 
     play(scenario)
 
