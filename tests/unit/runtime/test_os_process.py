@@ -17,7 +17,7 @@ from arkflow_ray.runtime.os_process import OsProcess, started_ticks, this_proces
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A process that waits for its standard input to end."""
     program = subprocess.Popen(
-        [sys.executable, "-c", "import sys; print(); sys.stdin.read()"],
+        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
