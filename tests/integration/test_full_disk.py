@@ -20,6 +20,7 @@ streams:
       codec: json
     pipeline: {{processors: []}}
     output: {{type: file, path: '{disk}', format: json, roll: {{bytes: 300KB}}}}
+    restart: {{strategy: none}}
 """
 TEXT = "x" * 100
 ON_A_TINY_DISK = (
