@@ -255,7 +255,7 @@ def _encode_number(column: "pa.Array[Any]") -> FixedKey:
     elif types.is_date32(kind):
         return FixedKey(_big_endian(_numbers(column, np.int32)), nulls)
     elif types.is_integer(kind):
-        words = _numbers(column, kind.to_pandas_dtype())
+        words = _numbers(column, np.dtype(str(kind)))
         words = words.astype(np.uint64 if types.is_uint64(kind) else np.int64)
     else:  # dates, timestamps, times, durations: the integer that they hold
         words = _numbers(column, np.int32 if kind.bit_width == 32 else np.int64).astype(np.int64)
