@@ -162,7 +162,7 @@ def _plain_list(column: Any, target: Any) -> Any:
         keys, items = (_plain(child.slice(*window)) for child in (column.keys, column.items))
         return made.from_arrays(offsets, keys, items, type=target, mask=mask)
     views = pa.types.is_list_view(column.type) or pa.types.is_large_list_view(column.type)
-    lengths = (column.sizes if views else pc.pairwise_diff(column.offsets)[1:]).to_numpy()
+    lengths = column.sizes.to_numpy() if views else np.diff(column.offsets.to_numpy())
     if mask is not None:
         lengths = np.where(mask.to_numpy(zero_copy_only=False), 0, lengths)
     large = pa.types.is_large_list(target)
