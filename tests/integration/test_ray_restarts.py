@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
-import ray
 
 from arkflow_kernel.errors import ActorLostError, ProcessingError, ResourceError
 from arkflow_kernel.ids import ChainId
@@ -319,21 +318,6 @@ def test_cancel_leaves_no_process_and_no_folder(start: Start) -> None:
     assert outcome.kind is OutcomeKind.CANCELLED
     assert not folder.exists()
     running.until(lambda: not any(alive(pid) for pid in pids))
-
-
-def test_chains_die_with_their_coordinator_and_nothing_is_left(start: Start) -> None:
-    """D6."""
-    running = start(ENDLESS)
-    pids = running.until_at_work().values()
-    handle = running.job._handle
-    ray.kill(handle._coordinator, no_restart=True)  # type: ignore[attr-defined]
-    outcome = running.end().outcome
-    assert outcome is not None
-    assert isinstance(outcome.error, ActorLostError)
-    assert "the coordinator of job 'ticks' died" in outcome.error.message
-    running.until(lambda: not any(alive(pid) for pid in pids))
-    name: str = handle._settings.channel_folder  # type: ignore[attr-defined]
-    assert not pathlib.Path(channel_folder_path(name)).exists()
 
 
 def test_a_sink_that_stands_still_is_told_and_the_job_goes_on_when_it_moves(start: Start) -> None:
