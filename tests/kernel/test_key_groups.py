@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from arkflow_kernel import key_groups as key_groups_module
@@ -213,6 +213,7 @@ def layouts_of_text(values: list[str | None]) -> "list[pa.Array[Any] | pa.Chunke
     return layouts
 
 
+@example([None] * 12 + ["b" * 80] * 5)  # long texts that repeat, nulls among them
 @given(texts)
 def test_texts_hash_equally_in_every_layout(values: list[str | None]) -> None:
     expected = reference([values], [pa.string()])
