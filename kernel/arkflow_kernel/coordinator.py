@@ -340,7 +340,6 @@ class JobCoordinator:
         self._control = ControlState(generation)
         self._asked.clear()
         self._first_token = self._next_token
-        self._heard.waits.clear()
         self._deploy(at, f"restart {job.restarts}: {self._positions.sentence(at.now_ms)}")
 
     def _stopped(self, at: Moment) -> None:

@@ -159,14 +159,20 @@ _KINDS: Final = (
 )
 
 
-def _encode(column: "pa.Array[Any]") -> EncodedKey:
-    kind, types = column.type, pa.types
+def bare(column: "pa.Array[Any]") -> "pa.Array[Any]":
+    """The values themselves, without an extension type around them or runs: as long, same order."""
     if isinstance(column, pa.ExtensionArray):
-        return _encode(column.storage)
+        return bare(column.storage)
+    if pa.types.is_run_end_encoded(column.type):
+        return bare(pc.call_function("run_end_decode", [column]))
+    return column
+
+
+def _encode(column: "pa.Array[Any]") -> EncodedKey:
+    column = bare(column)
+    kind, types = column.type, pa.types
     if isinstance(column, pa.DictionaryArray):
         return _encode_dictionary(column)
-    if types.is_run_end_encoded(kind):
-        return _encode(pc.call_function("run_end_decode", [column]))
     if types.is_null(kind):
         return FixedKey(np.zeros((8, len(column)), np.uint8), np.ones(len(column), np.bool_))
     if types.is_string_view(kind) or types.is_binary_view(kind):
@@ -315,6 +321,7 @@ __all__ = [
     "IndexedKey",
     "KeyColumnError",
     "VariableKey",
+    "bare",
     "encode_key",
     "key_kind",
 ]

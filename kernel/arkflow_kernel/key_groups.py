@@ -18,6 +18,7 @@ from arkflow_kernel.key_encoding import (
     IndexedKey,
     KeyColumnError,
     VariableKey,
+    bare,
     encode_key,
     key_kind,
 )
@@ -95,7 +96,7 @@ def _hashes_of_one(column: "pa.Array[Any]") -> Hashes:
     encoded = encode_key(column)
     if isinstance(encoded, VariableKey) and _may_repeat(encoded):
         # Nulls stay out of the dictionary: Arrow forgets there that one of a view column is null.
-        repeated = encode_key(pc.dictionary_encode(_bare(column)))
+        repeated = encode_key(pc.dictionary_encode(bare(column)))
         assert isinstance(repeated, IndexedKey)
         if len(repeated.values) * 2 <= len(repeated):
             encoded = repeated
@@ -104,15 +105,6 @@ def _hashes_of_one(column: "pa.Array[Any]") -> Hashes:
     if len(encoded.values) > len(encoded):
         return _hashed(encoded.flat())
     return _hashed(encoded.values)[encoded.indices]
-
-
-def _bare(column: "pa.Array[Any]") -> "pa.Array[Any]":
-    """The values themselves: Arrow does not encode extension types and runs."""
-    while isinstance(column, pa.ExtensionArray):
-        column = column.storage
-    if pa.types.is_run_end_encoded(column.type):
-        return _bare(pc.call_function("run_end_decode", [column]))
-    return column
 
 
 def _may_repeat(key: VariableKey) -> bool:
