@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Final, Protocol
 
 from arkflow_kernel.metrics import ChannelStatistics
@@ -199,33 +200,15 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
             "bad_rows": job.bad,
             "skipped_rows": job.skipped,
             "restarts": job.restarts,
-            "channels": {str(each.channel): _channel(each) for each in job.channels},
-            "processes": {str(each.chain): _process(each) for each in job.processes},
+            "channels": {str(each.channel): _figures(each) for each in job.channels},
+            "processes": {str(each.chain): _figures(each) for each in job.processes},
         }
     }
 
 
-def _channel(channel: ChannelStatistics) -> dict[str, int]:
-    """Envelopes sent, taken and settled; bytes that wait here, and that are out."""
-    return {
-        "sent": channel.sent,
-        "taken": channel.taken,
-        "settled": channel.settled,
-        "waiting_bytes": channel.waiting_bytes,
-        "outstanding_bytes": channel.outstanding_bytes,
-    }
-
-
-def _process(process: ProcessFigures) -> dict[str, int]:
-    """What an on-call person looks at first: memory, CPU, and whether the loop keeps up."""
-    return {
-        "pid": process.pid,
-        "held_bytes": process.held_bytes,
-        "rss_peak_bytes": process.rss_peak_bytes,
-        "cpu_ms": process.cpu_ms,
-        "loop_lag_ms": process.loop_lag_ms,
-        "refused_peers": process.refused_peers,
-    }
+def _figures(each: ChannelStatistics | ProcessFigures) -> dict[str, object]:
+    """All figures of one channel or process, without the name that they stand under."""
+    return {key: value for key, value in asdict(each).items() if key not in ("channel", "chain")}
 
 
 __all__ = ["PROGRESS_S", "REFRESH_S", "Display", "LiveDisplay", "LogDisplay"]

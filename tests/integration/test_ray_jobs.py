@@ -14,6 +14,7 @@ from arkflow_kernel.ids import JobId
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_ray.config.project import check_file
 from arkflow_ray.runtime.launch import RunSettings, launch
+from arkflow_ray.runtime.os_process import OsProcess, started_ticks
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(90)]
@@ -196,11 +197,7 @@ streams:
 
 def alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
+    return OsProcess(pid, started_ticks(pid)).is_alive()
 
 
 def test_a_reader_that_goes_away_fails_the_writes_and_ends_the_job(start: Start) -> None:

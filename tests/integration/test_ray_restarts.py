@@ -21,6 +21,7 @@ from arkflow_ray.config.project import check_file
 from arkflow_ray.runtime import ray_session
 from arkflow_ray.runtime.channel_folder import channel_folder_path
 from arkflow_ray.runtime.launch import RunSettings, launch
+from arkflow_ray.runtime.os_process import OsProcess, started_ticks
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(240)]
@@ -160,11 +161,7 @@ def written(folder: pathlib.Path) -> list[int]:
 
 def alive(pid: int) -> bool:
     """Whether a process runs or may run again (a zombie does not)."""
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
+    return OsProcess(pid, started_ticks(pid)).is_alive()
 
 
 def causes(status: JobStatus) -> str:
