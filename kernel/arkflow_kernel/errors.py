@@ -132,6 +132,33 @@ class ClusterError(ArkflowError):
     """The Ray cluster that the user named cannot be reached."""
 
 
+class StoreError(ArkflowError):
+    """The checkpoint store cannot be reached, refuses, or cannot be trusted (M1, M4)."""
+
+
+class UnknownOutcomeError(StoreError):
+    """A write to the checkpoint store failed, and may have been done all the same (M1)."""
+
+
+class CorruptObjectError(StoreError):
+    """An object of a checkpoint is missing or is not what was written (M2).
+
+    `checkpoint` is the record that lists it, 0 if the reader does not know.
+    """
+
+    def __init__(self, message: str, checkpoint: int = 0) -> None:
+        super().__init__(message)
+        self.checkpoint = checkpoint
+
+
+class RestoreError(ArkflowError):
+    """The job must not start so: what is there cannot be restored like this (M2, M3, M6)."""
+
+
+class FencedError(ArkflowError):
+    """A later claim of the same job was made: this coordinator writes nothing more (M1, D7)."""
+
+
 class ProtocolError(ArkflowError):
     """A machine was handed an event that its rules exclude: a bug, never a user's mistake.
 
@@ -152,12 +179,17 @@ __all__ = [
     "ClusterError",
     "ComponentError",
     "ConfigError",
+    "CorruptObjectError",
+    "FencedError",
     "Issue",
     "OperatorTimeoutError",
     "OutputClosedError",
     "ProcessingError",
     "ProtocolError",
     "ResourceError",
+    "RestoreError",
     "SinkError",
     "SourceError",
+    "StoreError",
+    "UnknownOutcomeError",
 ]

@@ -86,6 +86,21 @@ WORKERS_MAX: Final = 256
 TEARDOWN_TIMEOUT_MS: Final = 10_000
 """How long a cancelled chain may take to close before it is killed (D4)."""
 
+CHECKPOINT_INTERVAL_EPHEMERAL_MS: Final = 10_000
+"""Between two rounds of a job that keeps state and has no `checkpoint:` block (F0)."""
+
+ROUND_TIMEOUT_MS: Final = 600_000
+"""How long a checkpoint round may take before it fails and names who is missing (B5)."""
+
+PUBLISH_TIMEOUT_MS: Final = 600_000
+"""How long a token's publication may fail before the attempt does (X2)."""
+
+PUBLISH_RETRY_MS: Final = 1_000
+"""Between two tries to publish a token."""
+
+LEASE_MS: Final = 10_000
+"""A chain without a word of its coordinator for so long stops writing (D6)."""
+
 REPORT_INTERVAL_MS: Final = 1_000
 """How often a chain tells the coordinator how it is (D2)."""
 
@@ -113,6 +128,7 @@ __all__ = [
     "CHANNEL_BYTES_MAX",
     "CHANNEL_BYTES_MIN",
     "CHANNEL_ENVELOPES_DEFAULT",
+    "CHECKPOINT_INTERVAL_EPHEMERAL_MS",
     "COALESCING_BYTES_MAX",
     "DETERMINISTIC_ATTEMPTS",
     "EXACT_FLOAT_INT_MAX",
@@ -124,12 +140,16 @@ __all__ = [
     "INT64_MIN",
     "KIB",
     "LANE_ITEMS_QUEUED_MAX",
+    "LEASE_MS",
     "LINGER_MS",
     "MAX_PARALLELISM_DEFAULT",
     "MIB",
     "OUTBOX_QUEUED_MAX",
+    "PUBLISH_RETRY_MS",
+    "PUBLISH_TIMEOUT_MS",
     "READ_AHEAD_BATCHES_MAX",
     "REPORT_INTERVAL_MS",
+    "ROUND_TIMEOUT_MS",
     "ROW_BYTES_MAX",
     "SETTLEMENT_ENTRIES_MAX",
     "SLICE_BYTES_MAX",

@@ -22,7 +22,9 @@ from arkflow_kernel.ids import (
 from arkflow_kernel.limits import (
     CHANNEL_BYTES_MAX,
     CHANNEL_ENVELOPES_DEFAULT,
+    CHECKPOINT_INTERVAL_EPHEMERAL_MS,
     MAX_PARALLELISM_DEFAULT,
+    ROUND_TIMEOUT_MS,
 )
 
 
@@ -95,10 +97,11 @@ class OperatorPlan:
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """A fused sink. Its `OutputId` is its operator's id."""
+    """A fused sink. Its `OutputId` is its operator's id. `exactly_once`: by staged epochs (X1)."""
 
     operator: OperatorId
     component: ComponentPlan
+    exactly_once: bool = False
 
     @property
     def output(self) -> OutputId:
@@ -177,6 +180,7 @@ class ChainPlan:
     outlets: tuple[OutletPlan, ...] = ()
     subtask: SubtaskIndex = FIRST_SUBTASK
     parallelism: int = 1
+    mode: Mode = Mode.ACK
 
     @property
     def channels(self) -> tuple[ChannelPlan, ...]:
@@ -201,8 +205,32 @@ class RestartPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """When a job in checkpoint mode takes checkpoints, and where they lie (F0, B5, B6, M3, M5).
+
+    `root` is an fsspec URL; None: an ephemeral folder of the run, which the driver makes.
+    `recovery` is ArkFlow's `latest_checkpoint`, `latest_savepoint` or `fail`.
+    """
+
+    root: str | None = None
+    interval_ms: int = CHECKPOINT_INTERVAL_EPHEMERAL_MS
+    retention: int = 3
+    tolerable_failures: int = 10
+    timeout_ms: int = ROUND_TIMEOUT_MS
+    recovery: str = "latest_checkpoint"
+
+    @property
+    def ephemeral(self) -> bool:
+        """Checkpoints end with the run."""
+        return self.root is None
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutionGraph:
-    """The whole plan of a job: chains after fusion and the edges of the operator graph (G1, G5)."""
+    """The whole plan of a job: chains after fusion and the edges of the operator graph (G1, G5).
+
+    `checkpoint` is set exactly in checkpoint mode.
+    """
 
     job: JobId
     version: int
@@ -211,6 +239,7 @@ class ExecutionGraph:
     edges: tuple[EdgePlan, ...]
     max_parallelism: int
     restart: RestartPlan = RestartPlan()
+    checkpoint: CheckpointPlan | None = None
 
     def chain(self, chain: ChainId) -> ChainPlan:
         """The plan of one chain; KeyError if it is not of this job."""
@@ -223,6 +252,7 @@ class ExecutionGraph:
 __all__ = [
     "ChainPlan",
     "ChannelPlan",
+    "CheckpointPlan",
     "ComponentPlan",
     "EdgeKind",
     "EdgePlan",

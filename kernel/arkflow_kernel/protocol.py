@@ -33,16 +33,37 @@ from arkflow_kernel.ids import (
 from arkflow_kernel.metrics import ChainStatistics, ChainUsage, OperatorCounts, Wait
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Moment, ReadResult, ReplayKind, SplitPosition, WriteReceipt
+from arkflow_kernel.snapshot import (
+    NO_PHASES,
+    NOTHING_RESTORED,
+    CheckpointPhases,
+    CheckpointRecord,
+    Claim,
+    Epoch,
+    ObjectRef,
+    RestoreChoice,
+    RestoredChain,
+    RoundAnswer,
+    SinkToken,
+    StateSnapshot,
+)
 
 # --- control -----------------------------------------------------------------------------------
 
 
 class Desired(IntEnum):
-    """What the coordinator wants of a chain. Only grows (B2)."""
+    """What the coordinator wants of a chain. Only grows (B2).
+
+    `STOP`: read no further; what was read goes through, operators keep what they hold. `DRAIN`:
+    the same, and the data count as ended, so operators are finished (D5). `END`, in checkpoint
+    mode only: the last round is completed; publish its tokens and end.
+    """
 
     RUN = 1
     STOP = 2
-    CANCEL = 3
+    DRAIN = 3
+    END = 4
+    CANCEL = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +162,15 @@ class FinishItem:
     token: RequestToken
 
 
-LaneItem = RunItem | FinishItem
+@dataclass(frozen=True, slots=True)
+class SealItem:
+    """Freeze the state of the chain for a checkpoint, between two items. Yields no rows (B3)."""
+
+    token: RequestToken
+    checkpoint: CheckpointId
+
+
+LaneItem = RunItem | FinishItem | SealItem
 
 
 class Piece(NamedTuple):
@@ -206,7 +235,7 @@ class ItemDone(Event):
 
 @dataclass(frozen=True, slots=True)
 class WriteDone(Event):
-    """Answer to `Write`, `RollSink` and `FlushSink`: taken; the receipt says what is confirmed."""
+    """Answer to a `WriteRequest`: taken; the receipt says what is confirmed."""
 
     token: RequestToken
     receipt: WriteReceipt
@@ -217,6 +246,42 @@ class SourceCommitted(Event):
     """Answer to `CommitSource`."""
 
     token: RequestToken
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotUploaded(Event):
+    """Answer to `UploadSnapshot`: everything is durable and verified.
+
+    `states` is complete, `tokens` holds what was not staged before, `objects` what is new.
+    """
+
+    token: RequestToken
+    states: tuple[StateSnapshot, ...] = ()
+    tokens: tuple[SinkToken, ...] = ()
+    objects: tuple[ObjectRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFailed(Event):
+    """Answer to `UploadSnapshot`: the store does not take it. The round fails, no more (B6)."""
+
+    token: RequestToken
+    error: ArkflowError
+
+
+@dataclass(frozen=True, slots=True)
+class TokensPublished(Event):
+    """Answer to `PublishTokens`: readers see all of them."""
+
+    token: RequestToken
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailed(Event):
+    """Answer to `PublishTokens`: some are not published. It is tried again (X2)."""
+
+    token: RequestToken
+    error: ArkflowError
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +330,10 @@ ChainEvent = (
     | ItemDone
     | WriteDone
     | SourceCommitted
+    | SnapshotUploaded
+    | UploadFailed
+    | TokensPublished
+    | PublishFailed
     | RequestFailed
     | Deliver
     | CreditGranted
@@ -331,6 +400,48 @@ class FlushSink:
 
 
 @dataclass(frozen=True, slots=True)
+class SealSink:
+    """Request to a sink's write lane, AFTER every earlier `Write` to it (T1).
+
+    An exactly-once sink ends its epoch, any other one confirms every write (F4).
+    """
+
+    token: RequestToken
+    output: OutputId
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class UploadSnapshot:
+    """Request to the upload lane: make durable what was sealed up to this epoch (S6, X1).
+
+    AFTER the answers to its `SealItem` and to every `SealSink`. At most one outstanding. What an
+    earlier, failed upload left is made durable too.
+    """
+
+    token: RequestToken
+    epoch: Epoch
+
+
+@dataclass(frozen=True, slots=True)
+class PublishTokens:
+    """Request to a sink's publish lane: show these epochs to readers, in this order (X1)."""
+
+    token: RequestToken
+    output: OutputId
+    permit: CommitPermit
+    tokens: tuple[SinkToken, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSoon:
+    """Notification: the coordinator should hear a report now, not with the next heartbeat.
+
+    Nothing is lost if it does not: reports hold all that a coordinator needs to know.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class CommitSource:
     """Request to the read lane: everything below these positions is settled (F3)."""
 
@@ -371,8 +482,11 @@ class EndChain:
     outcome: ChainOutcome
 
 
-Request = ReadSource | Submit | NextSlice | Write | RollSink | FlushSink | CommitSource
-ChainCommand = Request | Emit | GrantCredit | EndChain
+WriteRequest = Write | RollSink | FlushSink | SealSink
+Request = (
+    ReadSource | Submit | NextSlice | WriteRequest | CommitSource | UploadSnapshot | PublishTokens
+)
+ChainCommand = Request | Emit | GrantCredit | ReportSoon | EndChain
 
 # --- events of a coordinator -------------------------------------------------------------------
 
@@ -405,7 +519,13 @@ class ChainConnected(Event):
 
 @dataclass(frozen=True, slots=True)
 class ChainReport(Event):
-    """Heartbeat of a running chain: counters, how far its source is settled, what stalls (E5)."""
+    """What a running chain says of itself, with every heartbeat and after a `ReportSoon`.
+
+    Counters, how far its source is settled, what stalls (E5). In checkpoint mode also its answer
+    to the last round; `drained`: its data have ended, by themselves or (`stopped`) because a user
+    stopped the job; `published_upto`: no token of a round up to this one is unpublished. All of it
+    is level-triggered: a later report of a generation says what every earlier one did (P3).
+    """
 
     chain: ChainId
     generation: Generation
@@ -413,6 +533,10 @@ class ChainReport(Event):
     frontier: tuple[SplitPosition, ...] = ()
     usage: ChainUsage | None = None
     waits: tuple[Wait, ...] = ()
+    answer: RoundAnswer | None = None
+    drained: bool = False
+    stopped: bool = False
+    published_upto: CheckpointId = NO_CHECKPOINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,7 +553,54 @@ class ChainEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class StopRequested(Event):
-    """A user wants the job stopped in order (D5). May be repeated."""
+    """A user wants the job stopped in order (D5). May be repeated.
+
+    `drain`: its data count as ended. `savepoint`: the last round is for a savepoint of that name.
+    """
+
+    drain: bool = False
+    savepoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRequested(Event):
+    """A user wants a savepoint; the job goes on (X4). May be repeated."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed(Event):
+    """Answer to `ClaimGeneration`."""
+
+    token: RequestToken
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAppended(Event):
+    """Answer to `AppendRecord`: it is in the log, for ever."""
+
+    token: RequestToken
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointSaved(Event):
+    """Answer to `SaveSavepoint`: `url` is where the copy lies."""
+
+    token: RequestToken
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogFailed(Event):
+    """Answer to `ClaimGeneration`, `AppendRecord` or `SaveSavepoint`: it was not done.
+
+    For an append: it is certain that the record is not there, and that it never will be.
+    """
+
+    token: RequestToken
+    error: ArkflowError
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +614,12 @@ CoordinatorEvent = (
     | ChainConnected
     | ChainReport
     | ChainEnded
+    | Claimed
+    | RecordAppended
+    | SavepointSaved
+    | LogFailed
     | StopRequested
+    | SavepointRequested
     | CancelRequested
     | Tick
 )
@@ -455,14 +631,14 @@ CoordinatorEvent = (
 class DeployChain:
     """Request: create or reuse an actor, build and open the chain's components (D1, P1).
 
-    AFTER the chain's end in the generation before. Answer: `ChainReady`, or `ChainEnded` with the
-    failure.
+    AFTER the chain's end in the generation before. It restores state, and publishes the tokens that
+    its snapshot lists. Answer: `ChainReady`, or `ChainEnded` with the failure.
     """
 
     token: RequestToken
     plan: ChainPlan
     generation: Generation
-    restored: tuple[SplitPosition, ...] = ()
+    restored: RestoredChain = NOTHING_RESTORED
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,7 +677,52 @@ class EndJob:
     outcome: JobOutcome
 
 
-CoordinatorCommand = DeployChain | ConnectChain | SendControl | KillChain | EndJob
+@dataclass(frozen=True, slots=True)
+class ClaimGeneration:
+    """Request to the log: claim the next generation, and say what it restores (M1, M2).
+
+    Answer: `Claimed` or `LogFailed`.
+    """
+
+    token: RequestToken
+    choice: RestoreChoice
+    unusable: Mapping[CheckpointId, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRecord:
+    """Request to the log: append a checkpoint record. Answer: `RecordAppended` or `LogFailed`."""
+
+    token: RequestToken
+    record: CheckpointRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSavepoint:
+    """Request to the log: write a savepoint's own copy. AFTER all of the record's tokens are
+    published (X4). Answer: `SavepointSaved` or `LogFailed`.
+    """
+
+    token: RequestToken
+    record: CheckpointRecord
+
+
+@dataclass(frozen=True, slots=True)
+class CollectGarbage:
+    """Notification to the log: drop what the retention leaves (M5). AFTER the append before it."""
+
+
+CoordinatorCommand = (
+    DeployChain
+    | ConnectChain
+    | SendControl
+    | KillChain
+    | ClaimGeneration
+    | AppendRecord
+    | SaveSavepoint
+    | CollectGarbage
+    | EndJob
+)
 
 
 class JobState(Enum):
@@ -530,6 +751,27 @@ class Transition:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """The checkpoints of a job in checkpoint mode, for users.
+
+    `last` is the newest completed round of this run, `at` when it was completed, `phases` what it
+    cost; `restored` says what the running attempt began from, None for nothing. `under_way` is the
+    round that is open, `missing` the chains that have not answered it. `failures` counts failed
+    rounds in a row, `error` says why the last one failed. `savepoints`: URL by name, or the error.
+    """
+
+    last: CheckpointId = NO_CHECKPOINT
+    at: Moment | None = None
+    phases: CheckpointPhases = NO_PHASES
+    restored: str | None = None
+    under_way: CheckpointId = NO_CHECKPOINT
+    missing: tuple[ChainId, ...] = ()
+    failures: int = 0
+    error: str | None = None
+    savepoints: Mapping[str, str | ArkflowError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """Snapshot of a job for users: its state, why it is in it, and its chains' counters.
 
@@ -548,6 +790,7 @@ class JobStatus:
     restarts: int = 0
     waits: Mapping[ChainId, tuple[Wait, ...]] = field(default_factory=dict)
     transitions: tuple[Transition, ...] = ()
+    checkpoints: CheckpointStatus | None = None
 
 
 def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
@@ -556,6 +799,7 @@ def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
 
 
 __all__ = [
+    "AppendRecord",
     "Begin",
     "CancelRequested",
     "ChainCommand",
@@ -566,6 +810,10 @@ __all__ = [
     "ChainReady",
     "ChainReport",
     "ChannelBroken",
+    "CheckpointStatus",
+    "ClaimGeneration",
+    "Claimed",
+    "CollectGarbage",
     "CommitPermit",
     "CommitSource",
     "ConnectChain",
@@ -591,22 +839,37 @@ __all__ = [
     "KillChain",
     "LaneItem",
     "LaneSlice",
+    "LogFailed",
     "NextSlice",
     "OutcomeKind",
     "Piece",
+    "PublishFailed",
+    "PublishTokens",
     "ReadSource",
+    "RecordAppended",
+    "ReportSoon",
     "Request",
     "RequestFailed",
     "RollSink",
     "RunItem",
+    "SaveSavepoint",
+    "SavepointRequested",
+    "SavepointSaved",
+    "SealItem",
+    "SealSink",
     "SendControl",
+    "SnapshotUploaded",
     "SourceCommitted",
     "SourceRead",
     "StopRequested",
     "Submit",
     "Tick",
+    "TokensPublished",
     "Transition",
+    "UploadFailed",
+    "UploadSnapshot",
     "Write",
     "WriteDone",
+    "WriteRequest",
     "deadline",
 ]

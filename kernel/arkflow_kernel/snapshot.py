@@ -1,0 +1,280 @@
+"""What a checkpoint is made of, as data: positions, state entries, tokens, one snapshot per chain.
+
+Everything here is immutable and goes into the job's log as JSON (`job_record.py`): only strings,
+numbers, booleans, tuples, and positions that are JSON themselves (S11). Objects are named inside
+`<root>/<job>/objects/`.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.ids import (
+    NO_CHECKPOINT,
+    ChainId,
+    ChannelId,
+    CheckpointId,
+    Generation,
+    OperatorId,
+    TaskId,
+)
+from arkflow_kernel.ports import SplitPosition
+
+
+class Epoch(NamedTuple):
+    """The rows of an exactly-once sink before a barrier and after the one before (X1).
+
+    Epochs are ordered by (generation, checkpoint), as the tuple is.
+    """
+
+    generation: Generation
+    checkpoint: CheckpointId
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """An immutable object of the checkpoint store. `checksum` is of all its bytes, in hex."""
+
+    name: str
+    size: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRef:
+    """An entry of a state's snapshot: one run, and which of its key groups count (S6).
+
+    The run lies at `offset` of its object, `length` bytes long, and is Arrow IPC. Rows of groups
+    outside of `first_group` to `last_group`, both included, are ignored.
+    """
+
+    run: str
+    object: str
+    offset: int
+    length: int
+    rows: int
+    checksum: str
+    first_group: int
+    last_group: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateSnapshot:
+    """One state of one operator: its runs, oldest first; of one key the newest entry counts.
+
+    `key_types` is the type ledger (S10), `value_type` the values' type, both as Arrow calls them.
+    """
+
+    operator: OperatorId
+    namespace: str
+    name: str
+    key_fields: tuple[str, ...]
+    key_types: tuple[str, ...]
+    value_type: str
+    runs: tuple[RunRef, ...]
+    format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StagedObject:
+    """A file that a sink staged: its object, and what the sink needs to publish it."""
+
+    object: ObjectRef
+    rows: int
+    extension: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkToken:
+    """A sealed, durable epoch of one lane of a sink (X1). Its objects hold all rows, in order."""
+
+    sink: OperatorId
+    lane: int
+    epoch: Epoch
+    objects: tuple[StagedObject, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSnapshot:
+    """A lane of an exactly-once sink: sealed epochs without a confirmed publication, and the last
+    epoch that has one (None: none yet).
+    """
+
+    sink: OperatorId
+    lane: int
+    tokens: tuple[SinkToken, ...] = ()
+    published_upto: Epoch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InputSnapshot:
+    """An input channel at the cut. `ended`: its data had ended by themselves, not by a stop."""
+
+    channel: ChannelId
+    ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSnapshot:
+    """One chain at the cut of a round (B0): a function of what came before the barrier alone.
+
+    `finished`: the data of the chain had ended and its operators were finished (B8).
+    """
+
+    chain: ChainId
+    tasks: tuple[TaskId, ...]
+    sources: tuple[SplitPosition, ...] = ()
+    inputs: tuple[InputSnapshot, ...] = ()
+    finished: bool = False
+    states: tuple[StateSnapshot, ...] = ()
+    lanes: tuple[LaneSnapshot, ...] = ()
+    objects: tuple[ObjectRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPhases:
+    """How long a round took, in milliseconds from its opening to the last acknowledgement, and how
+    many bytes of objects it added.
+    """
+
+    acknowledged_ms: int = 0
+    new_bytes: int = 0
+
+
+NO_PHASES = CheckpointPhases()
+"""Nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A completed round, as the coordinator hands it to the log. `savepoint` names the savepoint
+    that the round is for. `chains` holds every planned chain.
+    """
+
+    generation: Generation
+    checkpoint: CheckpointId
+    kind: RoundKind
+    chains: tuple[ChainSnapshot, ...]
+    savepoint: str | None = None
+    phases: CheckpointPhases = NO_PHASES
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredChain:
+    """What one chain restores: its snapshot, and the checkpoint that it is from."""
+
+    checkpoint: CheckpointId = NO_CHECKPOINT
+    snapshot: ChainSnapshot | None = None
+
+    @property
+    def sources(self) -> tuple[SplitPosition, ...]:
+        """Where its splits continue; () from the beginning."""
+        return () if self.snapshot is None else self.snapshot.sources
+
+    @property
+    def finished(self) -> bool:
+        """Its data had ended, and its operators were finished (B8)."""
+        return self.snapshot is not None and self.snapshot.finished
+
+
+NOTHING_RESTORED = RestoredChain()
+"""A chain that starts from nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredJob:
+    """What a job restores: a record's chains, by name. `kind` is that of the record's round.
+
+    `source` is how users know it: "checkpoint 12", "savepoint 'before-upgrade'".
+    """
+
+    checkpoint: CheckpointId
+    kind: RoundKind
+    source: str
+    chains: tuple[ChainSnapshot, ...]
+
+    def chain(self, chain: ChainId) -> RestoredChain:
+        """What a chain restores; nothing if the record does not know it."""
+        for snapshot in self.chains:
+            if snapshot.chain == chain:
+                return RestoredChain(self.checkpoint, snapshot)
+        return RestoredChain(self.checkpoint)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the record lists."""
+        return sum(len(lane.tokens) for snapshot in self.chains for lane in snapshot.lanes)
+
+
+class RestoreKind(Enum):
+    """Where a run begins."""
+
+    NEWEST = "newest"
+    SCRATCH = "scratch"
+    CHECKPOINT = "checkpoint"
+    SAVEPOINT = "savepoint"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreChoice:
+    """What a user said about where a run begins (M2, M3, M6, X4).
+
+    `checkpoint` and `savepoint` go with their kinds; a savepoint is a name in this job's folder or
+    a URL. `must_exist`: refuse to start from nothing (`resume`); `must_not_exist`: refuse when
+    there is a record (`recovery: fail`).
+    """
+
+    kind: RestoreKind = RestoreKind.NEWEST
+    checkpoint: CheckpointId = NO_CHECKPOINT
+    savepoint: str = ""
+    accept_duplicates: bool = False
+    allow_dropped_state: bool = False
+    must_exist: bool = False
+    must_not_exist: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claimed generation, and what it restores; None: it starts from nothing.
+
+    `last_checkpoint` is the highest number that any record has: the first round takes the next.
+    `notes` are sentences for the user: operators that start empty, records that were passed over.
+    """
+
+    generation: Generation
+    restored: RestoredJob | None = None
+    last_checkpoint: CheckpointId = NO_CHECKPOINT
+    notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class RoundAnswer:
+    """A chain's answer to a round: its snapshot, or why it has none. Exactly one is set."""
+
+    checkpoint: CheckpointId
+    snapshot: ChainSnapshot | None = None
+    error: str | None = None
+
+
+__all__ = [
+    "NOTHING_RESTORED",
+    "NO_PHASES",
+    "ChainSnapshot",
+    "CheckpointPhases",
+    "CheckpointRecord",
+    "Claim",
+    "Epoch",
+    "InputSnapshot",
+    "LaneSnapshot",
+    "ObjectRef",
+    "RestoreChoice",
+    "RestoreKind",
+    "RestoredChain",
+    "RestoredJob",
+    "RoundAnswer",
+    "RunRef",
+    "SinkToken",
+    "StagedObject",
+    "StateSnapshot",
+]
