@@ -12,8 +12,19 @@ class KernelHandle(Protocol):
         """Return when the job is over; how it ended. The inline driver works only in here."""
         ...
 
-    def stop(self) -> None:
-        """Stop in order: read no further, settle what was read, end (D5). Returns at once."""
+    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
+        """Stop in order: read no further, settle what was read, end (D5). Returns at once.
+
+        `drain`: the data count as ended, so windows fire and sinks get all. `savepoint`: the last
+        round is for a savepoint of that name (X4), told in `status().checkpoints.savepoints`.
+        """
+        ...
+
+    def savepoint(self, name: str) -> None:
+        """Make a savepoint while the job goes on (X4). Returns at once.
+
+        `status().checkpoints.savepoints` holds its URL when it is there, or why it is not.
+        """
         ...
 
     def cancel(self) -> None:
