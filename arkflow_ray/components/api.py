@@ -14,6 +14,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from arkflow_kernel.bad_rows import Origin
+from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.ports import LineOutput, Operator, SinkWriter, SourceReader
 
 
@@ -63,16 +64,20 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What a factory may know: which operator it builds, its codec, and the way to stdout."""
+    """What a factory may know: which operator it builds, its codec, and the way to stdout.
+
+    `staging` is given exactly if the output is to be an `EpochSink` (X1).
+    """
 
     operator: str
     codec: Codec | None = None
     lines: LineOutput | None = None
     workers: int = 1
     part_prefix: str = "part-0000000001-0000000000-0000000000"
+    staging: Staging | None = None
 
 
-Built = SourceReader | Operator | SinkWriter | Codec
+Built = SourceReader | Operator | SinkWriter | EpochSink | Codec
 Factory = Callable[[Any, BuildContext], Built]
 
 
@@ -81,7 +86,8 @@ class ComponentEntry:
     """A registered component.
 
     `config` and `factory` are `module:name`, imported only when used, so that `validate` and
-    `--help` stay fast.
+    `--help` stay fast. So is `stages_epochs`, of an output: whether it can be an exactly-once sink
+    (X1) with a configuration as it stands in the file; None: never.
     """
 
     kind: ComponentKind
@@ -90,6 +96,7 @@ class ComponentEntry:
     config: str
     factory: str
     takes_codec: bool = False
+    stages_epochs: str | None = None
 
 
 __all__ = [

@@ -5,7 +5,7 @@ what `resolve` does with secrets. Building is dry: nothing connects, nothing is 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,6 +80,16 @@ def component_model(kind: ComponentKind, name: str) -> type[ComponentConfig] | N
     """The configuration model of a component, or None for an unknown one."""
     entry = registry.find(kind, name)
     return registry.config_class(entry) if entry else None
+
+
+def stages_epochs(output_type: str, config: Mapping[str, Any]) -> bool:
+    """Whether an output of this type and configuration can be an exactly-once sink (X1).
+
+    `config` is as it stands in the file, with or without `type`. False for an unknown type; the
+    mistakes of a configuration are `check_component`'s to find.
+    """
+    entry = registry.find(ComponentKind.OUTPUT, output_type)
+    return entry is not None and registry.stages_epochs(entry, config)
 
 
 def _component(
@@ -186,5 +196,6 @@ __all__ = [
     "codec_config",
     "component_model",
     "keep_references",
+    "stages_epochs",
     "unknown_type",
 ]

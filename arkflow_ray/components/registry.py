@@ -1,6 +1,7 @@
 """The one list of components: built-in ones, and names that are known but not built."""
 
 import importlib
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -56,6 +57,7 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
         "Writes part files below a folder: JSON lines, CSV, Parquet or Arrow.",
         f"{_BASE}.outputs.file_config:FileOutputConfig",
         f"{_BASE}.outputs.file:build",
+        stages_epochs=f"{_BASE}.outputs.file_config:stages_epochs",
     ),
     ComponentEntry(
         _PROCESSOR,
@@ -146,9 +148,29 @@ def factory(entry: ComponentEntry) -> Factory:
     return cast("Factory", _load(entry.factory))
 
 
+def stages_epochs(entry: ComponentEntry, config: Mapping[str, Any]) -> bool:
+    """Whether an output with this configuration can be an exactly-once sink (X1).
+
+    The configuration may hold mistakes; a wrong one gives some answer and no error.
+    """
+    if entry.stages_epochs is None:
+        return False
+    return cast("Callable[[Mapping[str, Any]], bool]", _load(entry.stages_epochs))(config)
+
+
 def _load(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
-__all__ = ["BUILT_IN", "LATER", "NEVER", "config_class", "entries", "factory", "find", "names"]
+__all__ = [
+    "BUILT_IN",
+    "LATER",
+    "NEVER",
+    "config_class",
+    "entries",
+    "factory",
+    "find",
+    "names",
+    "stages_epochs",
+]

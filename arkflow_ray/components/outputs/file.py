@@ -32,9 +32,7 @@ from arkflow_ray.components.outputs.payloads import (
     pieces,
     without_views,
 )
-from arkflow_ray.components.paths import is_url, shown
-
-_LOCAL = ("file://", "local://")
+from arkflow_ray.components.paths import shown
 
 
 class _OpenPart:
@@ -197,11 +195,10 @@ def build(config: FileOutputConfig, context: BuildContext) -> SinkWriter:
 
 
 def _folder(config: FileOutputConfig, context: BuildContext) -> PartFolder:
+    local = config.local_folder
+    if local is not None:
+        return LocalFolder(context.operator, local, context.part_prefix, config.extension)
     path = config.path
-    for scheme in _LOCAL:
-        path = path.removeprefix(scheme)
-    if not is_url(path):
-        return LocalFolder(context.operator, path, context.part_prefix, config.extension)
     from arkflow_ray.components.outputs.part_store import RemoteFolder, check_protocol
 
     check_protocol(path)

@@ -1,14 +1,15 @@
 """Configuration of output `file`. Light: nothing here opens a file or imports a format."""
 
 import re
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from arkflow_kernel.durations import parse_duration_ms
 from arkflow_kernel.limits import MIB
 from arkflow_ray.components.api import ComponentConfig
-from arkflow_ray.components.paths import absolute_path
+from arkflow_ray.components.paths import absolute_path, is_url, shown
 
 FileFormat = Literal["json", "csv", "parquet", "arrow"]
 Compression = Literal["none", "gzip", "zstd", "snappy", "lz4", "brotli"]
@@ -23,6 +24,8 @@ COMPRESSIONS: Final[dict[FileFormat, tuple[Compression, ...]]] = {
     "arrow": ("none", "lz4", "zstd"),
 }
 """What each format takes; the first is its default."""
+
+_LOCAL: Final = ("file://", "local://")
 
 _UNITS: Final = {
     "": 1, "B": 1,
@@ -107,8 +110,12 @@ class FileOutputConfig(ComponentConfig):
         ),
     ] = None
     exactly_once: Annotated[
-        bool, Field(description="Publish rows exactly once; not in this release.")
-    ] = False
+        bool | None,
+        Field(
+            description="Publish rows with checkpoints, each once; by default wherever the job "
+            "has a `checkpoint:` block and `path` is local."
+        ),
+    ] = None
 
     @field_validator("path")
     @classmethod
@@ -117,11 +124,12 @@ class FileOutputConfig(ComponentConfig):
 
     @field_validator("exactly_once")
     @classmethod
-    def _later(cls, value: bool) -> bool:
-        if value:
+    def _only_where_it_can(cls, value: bool | None, info: ValidationInfo) -> bool | None:
+        path = info.data.get("path")
+        if value and path is not None and not stages_epochs({"path": path}):
             raise ValueError(
-                "`exactly_once: true` of the `file` output is not in this release; leave it out "
-                "(rows are delivered at least once)"
+                f"`exactly_once: true` needs a local `path`, and '{shown(path)}' is not; leave it "
+                "out (rows are delivered at least once), or write to a local folder"
             )
         return value
 
@@ -134,6 +142,11 @@ class FileOutputConfig(ComponentConfig):
                 f"use one of {', '.join(sorted(allowed))}"
             )
         return self
+
+    @property
+    def local_folder(self) -> str | None:
+        """`path` as a folder of this machine, or None: then it is the URL of a store."""
+        return _local_folder(self.path)
 
     @property
     def codec_name(self) -> Compression:
@@ -149,6 +162,23 @@ class FileOutputConfig(ComponentConfig):
         return ending
 
 
+def _local_folder(path: str) -> str | None:
+    for scheme in _LOCAL:
+        path = path.removeprefix(scheme)
+    return None if is_url(path) else path
+
+
+def stages_epochs(config: Mapping[str, Any]) -> bool:
+    """Whether an output with this configuration can publish exactly once (X3): on local folders.
+
+    `config` as it stands in the file. A path that begins with a secret may become any URL: no.
+    """
+    path = config.get("path")
+    if not isinstance(path, str) or not path or path.startswith("${"):
+        return False
+    return _local_folder(path) is not None
+
+
 __all__ = [
     "COMPRESSIONS",
     "ROLL_BYTES_DEFAULT",
@@ -157,4 +187,5 @@ __all__ = [
     "FileOutputConfig",
     "RollConfig",
     "parse_size",
+    "stages_epochs",
 ]

@@ -45,7 +45,7 @@ def test_sizes_are_whole_numbers_with_a_unit(text: str, size: int) -> None:
         ({"format": "avro"}, "'json', 'csv', 'parquet' or 'arrow'"),
         ({"compression": "snappy"}, "format `json` has no compression `snappy`; use one of gzip"),
         ({"format": "arrow", "compression": "gzip"}, "lz4, none, zstd"),
-        ({"exactly_once": True}, "not in this release"),
+        ({"path": "s3://b/x", "exactly_once": True}, "needs a local `path`, and 's3://b/x' is not"),
         ({"path": ""}, "at least 1 character"),
     ],
 )
