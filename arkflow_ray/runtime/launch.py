@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from arkflow_kernel.job_runner_adapter import NEWEST
 from arkflow_kernel.ports import LineOutput
+from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -24,11 +26,13 @@ class RunSettings:
     """How to run. `inline`: without Ray, in this process. `address`: a Ray that is running.
 
     `environment` holds the variables that `${secret:NAME}` names; this process's by default.
+    `choice` says where jobs in checkpoint mode begin (M2).
     """
 
     inline: bool = False
     address: str | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    choice: RestoreChoice = NEWEST
 
 
 def launch(

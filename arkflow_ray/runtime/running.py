@@ -37,9 +37,13 @@ class RunningJob:
         """State, cause and counters, as far as this side knows."""
         return self._handle.status()
 
-    def stop(self) -> None:
-        """Stop in order (D5)."""
-        self._handle.stop()
+    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
+        """Stop in order (D5): see `KernelHandle.stop`."""
+        self._handle.stop(drain=drain, savepoint=savepoint)
+
+    def savepoint(self, name: str) -> None:
+        """Make a savepoint (X4): see `KernelHandle.savepoint`."""
+        self._handle.savepoint(name)
 
     def cancel(self) -> None:
         """End now (D5)."""
