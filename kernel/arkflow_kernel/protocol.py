@@ -525,6 +525,7 @@ class ChainReport(Event):
     to the last round; `drained`: its data have ended, by themselves or (`stopped`) because a user
     stopped the job; `published_upto`: no token of a round up to this one is unpublished. All of it
     is level-triggered: a later report of a generation says what every earlier one did (P3).
+    `number` rises from report to report of a generation; 0 if the driver keeps them in order.
     """
 
     chain: ChainId
@@ -537,6 +538,7 @@ class ChainReport(Event):
     drained: bool = False
     stopped: bool = False
     published_upto: CheckpointId = NO_CHECKPOINT
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
