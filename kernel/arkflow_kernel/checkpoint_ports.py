@@ -36,6 +36,10 @@ class LogFiles(Protocol):
         """Names of the files directly in a folder, and their bytes; {} if there is no folder."""
         ...
 
+    def folders(self, folder: str) -> tuple[str, ...]:
+        """Names of the folders directly in a folder, sorted; () if there is no such folder."""
+        ...
+
     def read(self, path: str) -> bytes | None:
         """All bytes of a file, None if it is not there."""
         ...
