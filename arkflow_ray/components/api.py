@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from arkflow_kernel.bad_rows import Origin
 from arkflow_kernel.checkpoint_ports import EpochSink, Staging
-from arkflow_kernel.ports import LineOutput, Operator, SinkWriter, SourceReader
+from arkflow_kernel.ports import LineOutput, Operator, ReplayKind, SinkWriter, SourceReader
 
 
 class ComponentKind(Enum):
@@ -87,7 +87,8 @@ class ComponentEntry:
 
     `config` and `factory` are `module:name`, imported only when used, so that `validate` and
     `--help` stay fast. So is `stages_epochs`, of an output: whether it can be an exactly-once sink
-    (X1) with a configuration as it stands in the file; None: never.
+    (X1) with a configuration as it stands in the file; None: never. `replay`, of an input, is what
+    its readers can repeat (B7).
     """
 
     kind: ComponentKind
@@ -97,6 +98,7 @@ class ComponentEntry:
     factory: str
     takes_codec: bool = False
     stages_epochs: str | None = None
+    replay: ReplayKind = ReplayKind.POSITION
 
 
 __all__ = [

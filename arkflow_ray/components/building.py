@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from arkflow_kernel.errors import ArkflowError, ConfigError, Issue
 from arkflow_kernel.plan import ComponentPlan
+from arkflow_kernel.ports import ReplayKind
 from arkflow_ray.components import registry
 from arkflow_ray.components.api import (
     BuildContext,
@@ -90,6 +91,12 @@ def stages_epochs(output_type: str, config: Mapping[str, Any]) -> bool:
     """
     entry = registry.find(ComponentKind.OUTPUT, output_type)
     return entry is not None and registry.stages_epochs(entry, config)
+
+
+def replay_kind(input_type: str) -> ReplayKind:
+    """What an input of this type can repeat after a failure (B7); `position` for an unknown one."""
+    entry = registry.find(ComponentKind.INPUT, input_type)
+    return ReplayKind.POSITION if entry is None else entry.replay
 
 
 def _component(
@@ -196,6 +203,7 @@ __all__ = [
     "codec_config",
     "component_model",
     "keep_references",
+    "replay_kind",
     "stages_epochs",
     "unknown_type",
 ]

@@ -50,8 +50,6 @@ def _processing_time(time: dict[str, Any]) -> bool:
 
 
 _STREAM_STATE = _later("`state` of a stream", "event time and windows")
-_ROOT = _later("`root` (state stays in memory)", "checkpoints and recovery")
-_DELIVERY = _later("`delivery`", "checkpoints and recovery")
 _HUB = _never("the hub", "Ray manages the nodes; leave the key out")
 _SERVER = _later("the HTTP server (`health_check`)", "observability")
 _TIME = _later("event time", "windows")
@@ -77,11 +75,8 @@ TABLE: Final[tuple[Row, ...]] = (
         _never("`data_port`", "actors find each other through Ray; leave the key out"),
     ),
     Row("streams[*].temporary", _later("`temporary`", "lookups and connectors"), ([],)),
-    Row("streams[*].durability", _later("`durability` (the WAL)", "checkpoints and recovery")),
+    Row("streams[*].durability", _later("`durability` (the WAL)", "the inputs that need it")),
     Row("streams[*].state", _STREAM_STATE),
-    Row("streams[*].delivery", _DELIVERY),
-    Row("jobs[*].state.root", _ROOT),
-    Row("jobs[*].delivery", _DELIVERY),
     Row("jobs[*].sources[*].time.timestamp_field", _TIME, only=_processing_time),
     Row("jobs[*].sources[*].time.allowed_lateness_ms", _LATENESS, (0,), _processing_time),
     Row("jobs[*].sources[*].time.late_event_policy", _LATENESS, ("drop",), _processing_time),

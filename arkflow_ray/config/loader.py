@@ -18,6 +18,7 @@ from arkflow_ray.components.api import ComponentKind
 from arkflow_ray.components.building import RATE_KEY, component_model
 from arkflow_ray.components.config_path import ConfigPath, parse_path, render_path
 from arkflow_ray.components.model_issues import Finding, FindingKind, describe, findings
+from arkflow_ray.config.checkpoint_roots import make_absolute
 from arkflow_ray.config.identity import identity_issues
 from arkflow_ray.config.issues import LoadError, LocatedIssue, Location, sort_issues
 from arkflow_ray.config.models import EngineConfig
@@ -140,6 +141,7 @@ def read(
     environment = os.environ if env is None else env
     resolution = resolve_references(root, environment)
     data = plain(resolution.root)
+    make_absolute(data)
     reading = Reading(file, lenient, data, resolution.root, resolution=resolution)
     reading.issues += duplicates
     reading.secrets = secret_environment(data, environment)

@@ -4,26 +4,34 @@ In order: loading, availability, components (each built dry), compilation of str
 jobs, and the plan. A place is complained about once, by the first check that does.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from arkflow_kernel.delivery import EXACTLY_ONCE_KEY, cannot
 from arkflow_kernel.errors import ConfigError, Issue
 from arkflow_kernel.graph import build_graph
-from arkflow_kernel.job import JobSpec, StreamSpec
+from arkflow_kernel.job import JobSpec, SinkSpec, SourceSpec, StreamSpec
 from arkflow_kernel.job_availability import unavailable
 from arkflow_kernel.job_validation import validate_job
 from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.ports import ReplayKind
 from arkflow_kernel.stream_compiler import compile_stream
-from arkflow_ray.components.api import BuildContext
-from arkflow_ray.components.building import check_component
+from arkflow_ray.components.api import BuildContext, ComponentKind
+from arkflow_ray.components.building import (
+    check_component,
+    component_model,
+    replay_kind,
+    stages_epochs,
+)
 from arkflow_ray.components.config_path import ConfigPath, parse_path, render_path
 from arkflow_ray.config.availability import availability_issues
+from arkflow_ray.config.checkpoint_roots import root_issues
 from arkflow_ray.config.issues import LocatedIssue, sort_issues
 from arkflow_ray.config.loader import LoadedConfig, Reading, read
 from arkflow_ray.config.repair import Parsed
-from arkflow_ray.config.sites import component_sites
+from arkflow_ray.config.sites import Site, component_sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,7 @@ def check(loaded: LoadedConfig) -> CheckedProject:
 def _check(given: Reading) -> CheckedProject:
     reading = replace(given, issues=list(given.issues))
     _add(reading, availability_issues(reading.data), lambda path: path)
+    _add(reading, root_issues(reading.data), lambda path: path)
     _check_components(reading)
     jobs = [_stream(reading, i, parsed) for i, parsed in enumerate(reading.streams)]
     jobs += [_declared(reading, i, parsed) for i, parsed in enumerate(reading.jobs)]
@@ -121,8 +130,25 @@ def _add(
 def _check_components(reading: Reading) -> None:
     for site in component_sites(reading.data):
         context = BuildContext(operator=site.operator)
+        _add(reading, _insists(site), site.place)
         found = check_component(site.kind, site.plan, context, reading.resolve)
         _add(reading, found, site.place, site.entry)
+
+
+def _insists(site: Site) -> Iterator[Issue]:
+    """An output that insists on `exactly_once` and has no such key says more than "unknown key"."""
+    if site.kind is ComponentKind.OUTPUT and site.plan.config.get(EXACTLY_ONCE_KEY) is True:
+        model = component_model(site.kind, site.plan.type)
+        if model is not None and EXACTLY_ONCE_KEY not in model.model_fields:
+            yield Issue(EXACTLY_ONCE_KEY, cannot(site.operator, site.plan.type))
+
+
+def _replays(source: SourceSpec) -> ReplayKind:
+    return replay_kind(source.input_type)
+
+
+def _stages_epochs(sink: SinkSpec) -> bool:
+    return stages_epochs(sink.output_type, sink.config)
 
 
 def _stream(reading: Reading, index: int, parsed: Parsed[StreamSpec]) -> CheckedJob:
@@ -171,14 +197,14 @@ class _Entry:
     def check_job(
         self, job: JobSpec, unchecked: CheckedJob, locate: Callable[[str], str]
     ) -> CheckedJob:
-        found = validate_job(job)
+        found = validate_job(job, _stages_epochs, _replays)
         self.add([replace(i, path=locate(i.path)) for i in found])
         self.add([replace(i, path=locate(i.path)) for i in unavailable(job)])
         checked = replace(unchecked, job=job)
         if self._has_errors():
             return checked
         try:
-            return replace(checked, graph=build_graph(job))
+            return replace(checked, graph=build_graph(job, _stages_epochs))
         except ConfigError as error:
             self.add([replace(i, path=locate(i.path)) for i in error.issues])
             return checked

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from arkflow_kernel.budget import held_bytes_max
+from arkflow_kernel.delivery import guarantee
 from arkflow_kernel.explain_text import render
 from arkflow_kernel.graph import key_group_range
 from arkflow_kernel.ids import FIRST_SUBTASK, OperatorId, OutputId, TaskId
@@ -18,10 +19,11 @@ from arkflow_kernel.job_mode import decide_mode, keeps
 from arkflow_kernel.plan import (
     ChainPlan,
     ChannelPlan,
+    CheckpointPlan,
     EdgeKind,
     EdgePlan,
     ExecutionGraph,
-    Mode,
+    RestartPlan,
     StatePlan,
 )
 from arkflow_kernel.topology import Topology
@@ -41,11 +43,26 @@ class ExplainedState:
 
 
 @dataclass(frozen=True, slots=True)
+class ExplainedCheckpoints:
+    """When checkpoints are taken and where they lie, without credentials (F0, B5, B6, M5).
+
+    `root` is None for a folder that ends with the run.
+    """
+
+    root: str | None
+    interval_ms: int
+    retention: int
+    timeout_ms: int
+    tolerable_failures: int
+    recovery: str
+
+
+@dataclass(frozen=True, slots=True)
 class ExplainedOperator:
     """One operator: what runs, how many times, what it keeps, what it refers to.
 
     `chain` is the head of its chain. `key_groups` are the first and last of each subtask, if rows
-    reach it by key.
+    reach it by key. `exactly_once` and `guarantee`, of a sink, say how it publishes and why (X1).
     """
 
     id: str
@@ -57,6 +74,8 @@ class ExplainedOperator:
     state: ExplainedState | None
     key_groups: list[list[int]] | None
     references: list[str]
+    exactly_once: bool | None
+    guarantee: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +131,7 @@ class Explanation:
     edges: list[ExplainedEdge]
     state: str
     checkpoints: str
+    checkpoint: ExplainedCheckpoints | None
     restart: str
     placement: str
     lateness: list[str]
@@ -121,6 +141,7 @@ def explain(job: JobSpec, graph: ExecutionGraph) -> Explanation:
     """Explain a valid job and the graph that `build_graph` made of it."""
     topology = Topology(job)
     decision = decide_mode(job)
+    checkpoint = _checkpoint(graph.checkpoint)
     return Explanation(
         job=job.id,
         version=job.version,
@@ -131,8 +152,9 @@ def explain(job: JobSpec, graph: ExecutionGraph) -> Explanation:
         chains=_chains(graph),
         edges=_edges(graph),
         state=_state(job),
-        checkpoints=_checkpoints(job, decision.mode),
-        restart=_restart(job, graph),
+        checkpoints=_told(checkpoint),
+        checkpoint=checkpoint,
+        restart=_restart(graph.restart),
         placement=_placement(job, graph),
         lateness=_lateness(topology),
     )
@@ -148,6 +170,7 @@ def _operators(topology: Topology, graph: ExecutionGraph) -> list[ExplainedOpera
     states = {op.operator: op.state for plan in graph.chains for op in plan.operators}
     keyed = _keyed(graph)
     sinks = {spec.operator_id: spec for spec in topology.job.sinks}
+    once = {sink.operator: sink.exactly_once for plan in graph.chains for sink in plan.sinks}
     found = []
     for name, spec in topology.operators.items():
         own: Any = topology.sources.get(name) or sinks.get(name) or spec
@@ -167,6 +190,10 @@ def _operators(topology: Topology, graph: ExecutionGraph) -> list[ExplainedOpera
                 state=_counted(states.get(OperatorId(name))),
                 key_groups=[[r.start, r.stop - 1] for r in owned] or None,
                 references=references([own.config, getattr(own, "codec", None)]),
+                exactly_once=once.get(OperatorId(name)),
+                guarantee=guarantee(topology.job, sinks[name], exactly_once=once[OperatorId(name)])
+                if name in sinks
+                else None,
             )
         )
     return found
@@ -266,31 +293,46 @@ def _chain(key_groups: int, plan: ChainPlan, keyed: set[str]) -> ExplainedChain:
 
 
 def _state(job: JobSpec) -> str:
+    """Which operators keep something, and where it lies."""
     keeping = [operator.id for operator in job.operators if keeps(operator)]
     if not keeping:
         return "none"
-    durable = job.checkpoint is not None
-    kept = "kept in checkpoints" if durable else "ends with the run"
-    return f"{', '.join(keeping)}: {kept}"
+    kept = "in the memory of its process, and in checkpoints"
+    ends = "" if job.checkpoint is not None else ", which end with the run"
+    return f"{', '.join(keeping)}: {kept}{ends}"
 
 
-def _checkpoints(job: JobSpec, mode: Mode) -> str:
-    if mode is Mode.ACK:
+def _checkpoint(plan: CheckpointPlan | None) -> ExplainedCheckpoints | None:
+    if plan is None:
+        return None
+    return ExplainedCheckpoints(
+        root=None if plan.root is None else _CREDENTIALS.sub("//", plan.root),
+        interval_ms=plan.interval_ms,
+        retention=plan.retention,
+        timeout_ms=plan.timeout_ms,
+        tolerable_failures=plan.tolerable_failures,
+        recovery=plan.recovery,
+    )
+
+
+def _told(plan: ExplainedCheckpoints | None) -> str:
+    if plan is None:
         return "none: a source's position follows the writes that its sinks confirmed"
-    if job.checkpoint is None:
-        return "none yet: a failure ends the job, and its state with it"
-    uri = _CREDENTIALS.sub("//", job.checkpoint.object_store_uri)
-    kept = job.checkpoint.retention
-    return f"every {job.checkpoint.interval_ms:,} ms to {uri}, the newest {kept} kept"
+    every = f"every {plan.interval_ms:,} ms to"
+    if plan.root is None:
+        return (
+            f"{every} a folder that ends with the run: a restart continues, a new run begins anew"
+        )
+    told = f"{every} {plan.root}, the newest {plan.retention:,} kept"
+    if plan.root.startswith("file:"):
+        told += "; with several nodes all of them must share that folder"
+    return told
 
 
-def _restart(job: JobSpec, graph: ExecutionGraph) -> str:
+def _restart(plan: RestartPlan) -> str:
     """When a failed attempt is followed by another (D3)."""
-    plan = graph.restart
     if plan.strategy == "none":
         return "none: the first failure ends the job"
-    if graph.mode is Mode.CHECKPOINT and job.checkpoint is None:
-        return "none until there are checkpoints: nothing could restore the state"
     told = f"at once, then after {plan.initial_ms:,} ms"
     if plan.strategy == "exponential":
         told += f", times {plan.multiplier:g} each up to {plan.max_ms:,} ms"
@@ -334,6 +376,7 @@ def _maps_between(topology: Topology, source: str, judge: str) -> list[str]:
 
 __all__ = [
     "ExplainedChain",
+    "ExplainedCheckpoints",
     "ExplainedEdge",
     "ExplainedOperator",
     "ExplainedState",

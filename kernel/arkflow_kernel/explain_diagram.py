@@ -26,7 +26,7 @@ def mermaid(explanations: Sequence[Explanation]) -> str:
     """All jobs as one Mermaid flowchart."""
     lines = ["flowchart LR"]
     for frame in _frames(explanations):
-        lines.append(f'  subgraph {frame.name}["{_in_mermaid([frame.label])}"]')
+        lines.append(f'  subgraph {frame.name}["{_in_mermaid(frame.label)}"]')
         for number, (chain, operators) in enumerate(frame.chains.items()):
             label = _in_mermaid([f"chain {chain}"])
             lines.append(f'    subgraph {frame.name}c{number}["{label}"]')
@@ -47,7 +47,7 @@ def dot(explanations: Sequence[Explanation]) -> str:
     lines = ["digraph jobs {", "  rankdir=LR;", "  node [shape=box];"]
     for frame in _frames(explanations):
         lines.append(f"  subgraph cluster_{frame.name} {{")
-        lines.append(f"    label={_in_dot([frame.label])};")
+        lines.append(f"    label={_in_dot(frame.label)};")
         for number, (chain, operators) in enumerate(frame.chains.items()):
             lines.append(f"    subgraph cluster_{frame.name}c{number} {{")
             lines.append(f"      label={_in_dot([f'chain {chain}'])};")
@@ -70,7 +70,7 @@ class _Frame:
 
     def __init__(self, number: int, explanation: Explanation) -> None:
         self.name = f"j{number}"
-        self.label = f"job {explanation.job}, {explanation.mode} mode"
+        self.label = _of_job(explanation)
         self.explanation = explanation
         self.chains: dict[str, list[ExplainedOperator]] = {}
         self.nodes: dict[str, str] = {}
@@ -84,6 +84,15 @@ def _frames(explanations: Sequence[Explanation]) -> Iterator[_Frame]:
         yield _Frame(number, explanation)
 
 
+def _of_job(explanation: Explanation) -> list[str]:
+    """The lines of a job's frame: its mode, and in checkpoint mode how often and where."""
+    lines = [f"job {explanation.job}, {explanation.mode} mode"]
+    if explanation.checkpoint is not None:
+        root = explanation.checkpoint.root or "a folder of the run"
+        lines.append(f"checkpoints every {explanation.checkpoint.interval_ms:,} ms to {root}")
+    return lines
+
+
 def _label(operator: ExplainedOperator) -> list[str]:
     """The lines of a node."""
     what = operator.kind
@@ -92,6 +101,8 @@ def _label(operator: ExplainedOperator) -> list[str]:
     last = operator.parallelism - 1
     tasks = f"{operator.id}-0" if last == 0 else f"{last + 1} subtasks: 0 to {last}"
     lines = [operator.id, what, tasks]
+    if operator.exactly_once:
+        lines.append("exactly once")
     if operator.key_groups is not None:
         ranges = [f"{first}-{end}" for first, end in operator.key_groups]
         if len(ranges) > RANGES_SHOWN_MAX:

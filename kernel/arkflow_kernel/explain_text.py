@@ -21,7 +21,7 @@ def render(told: dict[str, Any]) -> str:
             *_labelled("placement", told["placement"]),
             *[line for text in told["lateness"] for line in _labelled("lateness", text)],
         ],
-        ["operators", *_operators(told["operators"])],
+        ["operators", *_operators(told)],
         [f"chains (key groups: {told['max_parallelism']})", *_chains(told["chains"])],
         ["edges", *_edges(told["edges"])],
     ]
@@ -43,8 +43,8 @@ def _wrap(text: str, first: str, rest: str) -> list[str]:
     )
 
 
-def _operators(operators: list[dict[str, Any]]) -> list[str]:
-    lines = []
+def _operators(told: dict[str, Any]) -> list[str]:
+    lines, operators = [], told["operators"]
     for operator in operators:
         what = operator["kind"]
         if operator["component"] != what:
@@ -54,6 +54,8 @@ def _operators(operators: list[dict[str, Any]]) -> list[str]:
         lines += _row(operator["id"], what, [o["id"] for o in operators])
         if operator["keeps"]:
             lines += _wrap(_kept(operator), "      ", "      ")
+        if operator["exactly_once"] is not None and told["checkpoint"] is not None:
+            lines += _wrap(operator["guarantee"], "      ", "      ")
         if operator["references"]:
             lines += _wrap(f"uses {', '.join(operator['references'])}", "      ", "      ")
     return lines

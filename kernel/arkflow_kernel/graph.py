@@ -8,6 +8,7 @@ is said by `job_availability`, not here. Channels are planned in `wiring`.
 from dataclasses import replace
 from typing import Any, Final
 
+from arkflow_kernel.delivery import StagesEpochs, is_exactly_once, no_sink
 from arkflow_kernel.fusion import FusedChain, fuse
 from arkflow_kernel.ids import EdgeId, JobId, OperatorId, OutputId, SubtaskIndex, TaskId
 from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec, RestartSpec
@@ -15,10 +16,12 @@ from arkflow_kernel.job_mode import decide_mode, keeps
 from arkflow_kernel.operator_config import STATE_OUTPUT_DEFAULT, STATE_OUTPUT_KEY
 from arkflow_kernel.plan import (
     ChainPlan,
+    CheckpointPlan,
     ComponentPlan,
     EdgeKind,
     EdgePlan,
     ExecutionGraph,
+    Mode,
     OperatorPlan,
     OutletPlan,
     RestartPlan,
@@ -39,17 +42,21 @@ STATE_NAMESPACE: Final = "default"
 _SOURCE_ONLY: Final = ("type", "name", "codec", "rows_per_second", WORKERS_KEY)
 
 
-def build_graph(job: JobSpec) -> ExecutionGraph:
-    """Plan a job that `validate_job` finds no error in."""
+def build_graph(job: JobSpec, stages_epochs: StagesEpochs = no_sink) -> ExecutionGraph:
+    """Plan a job that `validate_job` finds no error in.
+
+    `stages_epochs` says which of its outputs can be exactly-once sinks (X1).
+    """
     topology = Topology(job)
+    mode = decide_mode(job).mode
     chains = fuse(topology)
     chain_of = {name: chain.head for chain in chains for name in chain.operators}
     edges = _edges(topology, chain_of)
-    planner = _ChainPlanner(topology, wire(topology, chain_of, edges))
+    planner = _ChainPlanner(topology, wire(topology, chain_of, edges), mode, stages_epochs)
     return ExecutionGraph(
         job=JobId(job.id),
         version=job.version,
-        mode=decide_mode(job).mode,
+        mode=mode,
         chains=tuple(
             planner.plan(chain, subtask)
             for chain in chains
@@ -58,6 +65,7 @@ def build_graph(job: JobSpec) -> ExecutionGraph:
         edges=edges,
         max_parallelism=job.max_parallelism,
         restart=_restart(job.restart),
+        checkpoint=_checkpoint(job) if mode is Mode.CHECKPOINT else None,
     )
 
 
@@ -119,9 +127,13 @@ def _edges(topology: Topology, chain_of: dict[str, str]) -> tuple[EdgePlan, ...]
 class _ChainPlanner:
     """Plans chains of one job; holds what all of them share."""
 
-    def __init__(self, topology: Topology, wiring: Wiring) -> None:
+    def __init__(
+        self, topology: Topology, wiring: Wiring, mode: Mode, stages_epochs: StagesEpochs
+    ) -> None:
         self._topology = topology
         self._wiring = wiring
+        self._mode = mode
+        self._stages_epochs = stages_epochs
         self._sinks = {spec.operator_id: spec for spec in topology.job.sinks}
         links = [(edge.from_, edge.to) for edge in topology.main]
         self._reached = {name: topology.reach([name], links) for name in topology.sources}
@@ -146,6 +158,7 @@ class _ChainPlanner:
             outlets=outlets,
             subtask=SubtaskIndex(subtask),
             parallelism=self._topology.parallelism(chain.head),
+            mode=self._mode,
         )
 
     def _source(self, name: str) -> SourcePlan:
@@ -159,7 +172,11 @@ class _ChainPlanner:
 
     def _sink(self, name: str) -> SinkPlan:
         spec = self._sinks[name]
-        return SinkPlan(OperatorId(name), component(spec.output_type, spec.config, spec.codec))
+        return SinkPlan(
+            OperatorId(name),
+            component(spec.output_type, spec.config, spec.codec),
+            is_exactly_once(self._topology.job, spec, self._stages_epochs),
+        )
 
     def _operator(self, spec: OperatorSpec) -> OperatorPlan:
         kept_back = {"type", "name"} | ({STATE_OUTPUT_KEY} if counts_keys(spec) else set())
@@ -225,6 +242,21 @@ def _restart(spec: RestartSpec | None) -> RestartPlan:
         return RestartPlan()
     plan = RestartPlan(**spec.model_dump())
     return replace(plan, max_ms=plan.initial_ms) if plan.strategy == "fixed" else plan
+
+
+def _checkpoint(job: JobSpec) -> CheckpointPlan:
+    """The policy in checkpoint mode; without the block checkpoints end with the run (F0)."""
+    spec = job.checkpoint
+    if spec is None:
+        return CheckpointPlan(recovery=job.recovery)
+    return CheckpointPlan(
+        root=spec.object_store_uri,
+        interval_ms=spec.interval_ms,
+        retention=spec.retention,
+        tolerable_failures=spec.tolerable_failures,
+        timeout_ms=spec.timeout_ms,
+        recovery=job.recovery,
+    )
 
 
 def _resources(spec: ResourcesSpec | None) -> dict[str, float]:

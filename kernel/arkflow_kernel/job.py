@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT, WORKERS_MAX
+from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT, ROUND_TIMEOUT_MS, WORKERS_MAX
 
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -50,12 +50,13 @@ class StateSpec(Spec):
 
 
 class CheckpointSpec(Spec):
-    """`checkpoint:` (C.4)."""
+    """`checkpoint:` (C.4). `tolerable_failures` and `timeout_ms` are additions (B5, B6)."""
 
     object_store_uri: str
     interval_ms: int = 30_000
     retention: int = 3
     tolerable_failures: NonNegativeInt = 10
+    timeout_ms: int = ROUND_TIMEOUT_MS
 
 
 class RestartSpec(Spec):

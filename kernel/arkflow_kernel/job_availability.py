@@ -12,7 +12,6 @@ from arkflow_kernel.errors import Issue
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.topology import Topology, is_aggregate
 
-CHECKPOINTS: Final = "checkpoints and recovery"
 EVENT_TIME: Final = "event time and windows"
 JOINS: Final = "joins and aggregates"
 SCALE_OUT: Final = "scale-out"
@@ -89,12 +88,6 @@ def _late_route(topology: Topology) -> Iterator[str]:
             yield f"sources[{i}].time.late_event_route"
 
 
-def _exactly_once(topology: Topology) -> Iterator[str]:
-    for i, sink in enumerate(topology.job.sinks):
-        if sink.config.get("exactly_once") is True:
-            yield f"sinks[{i}].config.exactly_once"
-
-
 def _parallel_ends(topology: Topology) -> list[str]:
     """Sources and sinks that have the job's parallelism because they have none of their own."""
     if topology.job.parallelism <= 1:
@@ -134,15 +127,6 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
         JOINS,
         _operators(lambda t, name: is_aggregate(t.operators[name]), "kind"),
     ),
-    Unavailable(
-        "a checkpoint", CHECKPOINTS, _job(lambda j: j.checkpoint is not None, "checkpoint")
-    ),
-    Unavailable(
-        "a `recovery` other than `latest_checkpoint`",
-        CHECKPOINTS,
-        _job(lambda j: j.recovery != "latest_checkpoint", "recovery"),
-    ),
-    Unavailable("an exactly-once sink", CHECKPOINTS, _exactly_once),
     *(
         Unavailable(
             f"a {kind} with parallelism above 1",
@@ -181,7 +165,6 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
 """Features by what brings them."""
 
 __all__ = [
-    "CHECKPOINTS",
     "CLUSTERS",
     "EVENT_TIME",
     "JOINS",

@@ -8,40 +8,49 @@ which is not done here: the kernel knows no component.
 from collections.abc import Iterator
 from typing import Any, Final
 
+from arkflow_kernel.delivery import (
+    Replays,
+    StagesEpochs,
+    any_position,
+    delivery_issues,
+    no_sink,
+)
+from arkflow_kernel.durability_rules import durability_issues
 from arkflow_kernel.edge_rules import edge_issues
 from arkflow_kernel.errors import Issue
 from arkflow_kernel.job import (
     ChannelSpec,
-    CheckpointSpec,
     JobSpec,
     OperatorSpec,
     RestartSpec,
-    StateSpec,
 )
 from arkflow_kernel.job_availability import UNAVAILABLE, Unavailable, unavailable
-from arkflow_kernel.job_mode import decide_mode, keeps
 from arkflow_kernel.limits import WORKERS_MAX
 from arkflow_kernel.operator_config import (
     STATE_OUTPUT_DEFAULT,
     STATE_OUTPUT_KEY,
     config_issues,
 )
-from arkflow_kernel.plan import Mode
 from arkflow_kernel.stream_compiler import ERROR_SINK_KEY, JOB_ID, WORKERS_KEY
 from arkflow_kernel.time_rules import time_issues
 from arkflow_kernel.topology import Topology, counts_keys, is_aggregate, is_keyed
 
-_BACKENDS: Final = ("embedded_kv", "redb")
 _STRATEGIES: Final = ("pack", "spread", "strict_spread")
 
 
-def validate_job(job: JobSpec) -> list[Issue]:
-    """Every mistake of a job, errors and warnings, at job-relative paths, in the file's order."""
+def validate_job(
+    job: JobSpec, stages_epochs: StagesEpochs = no_sink, replays: Replays = any_position
+) -> list[Issue]:
+    """Every mistake of a job, errors and warnings, at job-relative paths, in the file's order.
+
+    The callables say what the components can that the kernel does not know.
+    """
     topology = Topology(job)
     return [
         *_job(job),
         *_settings(job),
-        *_state(job),
+        *durability_issues(job),
+        *delivery_issues(job, stages_epochs, replays),
         *_operators(topology),
         *_unused_keys(topology),
         *_components(topology),
@@ -103,62 +112,6 @@ def _placement(placement: dict[str, Any]) -> Iterator[Issue]:
     if placement.get("strategy", "pack") not in _STRATEGIES:
         text = f"unknown placement strategy; choose one of {', '.join(_STRATEGIES)}"
         yield Issue("placement.strategy", text)
-
-
-def _state(job: JobSpec) -> Iterator[Issue]:
-    """Rules 1 and 14, and the warnings in the place of rules 4, 5 and 15 (F0)."""
-    if job.state is not None:
-        yield from _state_block(job.state)
-    if job.checkpoint is not None:
-        yield from _checkpoint_block(job.checkpoint)
-        return
-    exactly = [i for i, sink in enumerate(job.sinks) if sink.config.get("exactly_once") is True]
-    for i in exactly:
-        text = f"exactly-once sink '{job.sinks[i].operator_id}' needs a `checkpoint:` block"
-        yield Issue(f"sinks[{i}].config.exactly_once", f"{text}; add one, or set it to false")
-    keeping = [operator for operator in job.operators if keeps(operator)]
-    if keeping and decide_mode(job).mode is Mode.CHECKPOINT:
-        yield Issue("state", _unsaved(keeping[0], job.state), warning=True)
-    elif job.state is not None and not keeping:
-        yield Issue("state", "`state` has no effect: no operator keeps any", warning=True)
-
-
-def _unsaved(operator: OperatorSpec, state: StateSpec | None) -> str:
-    """What becomes of state without a checkpoint, said once a job."""
-    text = f"operator '{operator.id}' {keeps(operator)}, and its state ends with the run"
-    lost = "until this program has checkpoints, a failure (a lost process, say) ends such a job"
-    advice = "`state: {backend: embedded_kv, durability: ephemeral}` says that you mean that"
-    if state is not None and state.durability == "ephemeral":
-        return f"{text}: {lost} instead of restarting it"
-    return f"{text}: {lost} instead of restarting it; {advice}"
-
-
-def _state_block(state: StateSpec) -> Iterator[Issue]:
-    if state.backend not in _BACKENDS:
-        text = f"local Job state backend '{state.backend}' is not supported; use embedded_kv"
-        yield Issue("state.backend", text)
-    if state.root == "":
-        yield Issue("state.root", "state.root must not be empty; leave it out for the default")
-    if state.format_version != 1:
-        text = "state.format_version must be 1, the only format of state that there is"
-        yield Issue("state.format_version", f"{text}; leave it out")
-    if state.max_pending_transactions < 1:
-        text = "state.max_pending_transactions must be positive; leave it out: it has no effect"
-        yield Issue("state.max_pending_transactions", text)
-    elif "max_pending_transactions" in state.model_fields_set:
-        text = "`max_pending_transactions` has no effect here: state is cut, not acknowledged"
-        yield Issue("state.max_pending_transactions", text, warning=True)
-    if state.max_bytes is not None and state.max_bytes < 1:
-        yield Issue("state.max_bytes", "state.max_bytes must be positive; leave it out for none")
-
-
-def _checkpoint_block(checkpoint: CheckpointSpec) -> Iterator[Issue]:
-    for key in ("interval_ms", "retention"):
-        if getattr(checkpoint, key) < 1:
-            yield Issue(f"checkpoint.{key}", f"checkpoint.{key} must be positive")
-    if not checkpoint.object_store_uri.strip():
-        text = "checkpoint.object_store_uri must not be empty; use `file:///…` or `s3://…`"
-        yield Issue("checkpoint.object_store_uri", text)
 
 
 def _operators(topology: Topology) -> Iterator[Issue]:
