@@ -76,7 +76,10 @@ class ObjectStore(Protocol):
         ...
 
     def put_file(self, name: str, path: Path) -> ObjectRef:
-        """Write an object from a local file, which is gone afterwards: moved where it can be."""
+        """Write an object from a local file, which is gone afterwards: moved where it can be.
+
+        After an error the file is still there; the name may be used up.
+        """
         ...
 
     def read(self, ref: ObjectRef, offset: int = 0, length: int | None = None) -> pa.Buffer:
@@ -89,6 +92,12 @@ class ObjectStore(Protocol):
 
     def local_path(self, name: str) -> Path | None:
         """Where the object lies as a local file, or None: then it has to be read."""
+        ...
+
+    def is_copy(self, ref: ObjectRef, path: Path) -> bool:
+        """Whether a local file holds the bytes that `ref` names, by size and checksum. The object
+        itself is not looked at. Raises `OSError` if the file cannot be read.
+        """
         ...
 
     @property
