@@ -1,0 +1,160 @@
+"""Carries out the requests of one job's door. It never waits: an errand is looked at again.
+
+`stop` is done when the job is over, `savepoint` when the coordinator has told its URL or its error
+(X4). What was asked for stands, also if the caller goes away.
+"""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from arkflow_kernel.errors import ArkflowError
+from arkflow_kernel.ids import WallMs
+from arkflow_kernel.protocol import OutcomeKind
+from arkflow_ray.door.job_status import progress_text, status_values
+from arkflow_ray.door.messages import BadRequestError, Request
+from arkflow_ray.runtime.running import RunningJob
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The end of an errand: exactly one of the two."""
+
+    result: dict[str, Any] | None = None
+    error: tuple[str, str] | None = None
+    """Type and message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """An errand that is not done; what it waits for."""
+
+    text: str | None = None
+
+
+class Errand(Protocol):
+    """What a caller waits for."""
+
+    def look(self) -> Answer | Progress:
+        """How it stands now. Returns at once."""
+        ...
+
+
+class Desk:
+    """Takes the requests for one job."""
+
+    def __init__(self, running: RunningJob) -> None:
+        self.job = str(running.job)
+        self._running = running
+        self._started_at = datetime.now(UTC).isoformat(timespec="seconds")
+
+    def take(self, request: Request) -> Errand:
+        """Begin what is asked for. Raises `BadRequestError` if this job cannot do it."""
+        if request.command == "status":
+            return _Told(self._status())
+        name = request.savepoint
+        if name is not None:
+            self._check_savepoint(name)
+        if self._running.outcome is not None:
+            raise BadRequestError(f"job '{self.job}' is over")
+        if request.command == "stop":
+            self._running.stop(drain=request.drain, savepoint=name)
+            return _Stop(self._running, name)
+        assert name is not None, "parse_request requires it"
+        self._running.savepoint(name)
+        return _Savepoint(self._running, name)
+
+    def _status(self) -> dict[str, Any]:
+        now_ms = WallMs(time.time_ns() // 1_000_000)
+        return status_values(self._running, self._started_at, now_ms)
+
+    def _check_savepoint(self, name: str) -> None:
+        plan = self._running.graph.checkpoint
+        if plan is None:
+            raise BadRequestError(
+                f"job '{self.job}' makes no checkpoints: it keeps nothing and has no `checkpoint:` "
+                "block"
+            )
+        if plan.ephemeral:
+            raise BadRequestError(
+                f"the checkpoints of job '{self.job}' end with this run: give it a `checkpoint:` "
+                "block with an `object_store_uri`"
+            )
+        told = self._running.status().checkpoints
+        if told is not None and name in told.savepoints:
+            raise BadRequestError(f"savepoint '{name}' was asked for before; choose another name")
+
+
+class _Told:
+    """An answer that was there at once."""
+
+    def __init__(self, result: dict[str, Any]) -> None:
+        self._result = result
+
+    def look(self) -> Answer | Progress:
+        return Answer(self._result)
+
+
+class _Savepoint:
+    """Waits until a savepoint is told."""
+
+    def __init__(self, running: RunningJob, name: str) -> None:
+        self._running = running
+        self._name = name
+
+    def look(self) -> Answer | Progress:
+        outcome = self._running.outcome  # before the status, which is final once this is set
+        told = _told(self._running, self._name)
+        if isinstance(told, ArkflowError):
+            return Answer(error=(type(told).__name__, told.message))
+        if told is not None:
+            result = {"job": str(self._running.job), "savepoint": self._name, "url": told}
+            return Answer(result)
+        if outcome is not None:
+            text = f"the job {_has_ended(outcome.kind)} before '{self._name}' was complete"
+            return Answer(error=("RestoreError", text))
+        return Progress(progress_text(self._running.status()))
+
+
+class _Stop:
+    """Waits until the job is over, and its savepoint told if it was to make one."""
+
+    def __init__(self, running: RunningJob, savepoint: str | None) -> None:
+        self._running = running
+        self._savepoint = savepoint
+
+    def look(self) -> Answer | Progress:
+        outcome = self._running.outcome
+        status = self._running.status()
+        if outcome is None:
+            return Progress(progress_text(status))
+        job = self._running.job
+        if outcome.error is not None:
+            return Answer(error=(type(outcome.error).__name__, outcome.error.message))
+        if outcome.kind not in (OutcomeKind.FINISHED, OutcomeKind.STOPPED):
+            text = f"job '{job}' was {outcome.kind.value}, not stopped in order"
+            return Answer(error=("ComponentError", text))
+        url = None if self._savepoint is None else _told(self._running, self._savepoint)
+        if self._savepoint is not None and not isinstance(url, str):
+            reason = url.message if isinstance(url, ArkflowError) else "the job was over before"
+            text = f"job '{job}' {_has_ended(outcome.kind)}, but there is no savepoint: {reason}"
+            return Answer(error=("StoreError", text))
+        checkpoint = None if status.checkpoints is None else int(status.checkpoints.last) or None
+        result = {"job": str(job), "outcome": outcome.kind.value, "checkpoint": checkpoint}
+        if self._savepoint is not None:
+            result |= {"savepoint": self._savepoint, "url": url}
+        return Answer(result)
+
+
+def _has_ended(kind: OutcomeKind) -> str:
+    passive = kind in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED)
+    return f"was {kind.value}" if passive else f"has {kind.value}"
+
+
+def _told(running: RunningJob, name: str) -> str | ArkflowError | None:
+    checkpoints = running.status().checkpoints
+    return None if checkpoints is None else checkpoints.savepoints.get(name)
+
+
+__all__ = ["Answer", "Desk", "Errand", "Progress"]

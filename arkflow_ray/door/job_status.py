@@ -1,0 +1,105 @@
+"""A job's status as JSON values, for whoever asks at its door."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from arkflow_kernel.errors import ArkflowError
+from arkflow_kernel.ids import WallMs
+from arkflow_kernel.plan import CheckpointPlan
+from arkflow_kernel.protocol import CheckpointStatus, JobStatus
+from arkflow_ray.observability.figures import figures
+from arkflow_ray.runtime.running import RunningJob
+
+CHAINS_SHOWN_MAX = 3
+"""So many chains are named where some are waited for."""
+
+
+def status_values(running: RunningJob, started_at: str, now_ms: WallMs) -> dict[str, Any]:
+    """What a job says of itself. `started_at` is when the run began (ISO 8601), `now_ms` now.
+
+    Ages are by the clocks of both machines, if the coordinator runs on another one.
+    """
+    status = running.status()
+    shown = figures(running.graph, status)
+    outcome = running.outcome
+    return {
+        "job": running.job,
+        "version": running.graph.version,
+        "pid": os.getpid(),
+        "started_at": started_at,
+        "mode": running.graph.mode.value,
+        "state": status.state.value,
+        "cause": status.cause,
+        "outcome": None if outcome is None else outcome.kind.value,
+        "error": _error(status.error),
+        "attempt": int(status.generation),
+        "restarts": status.restarts,
+        "chains": shown.chains,
+        "ready": shown.ready,
+        "rows_read": shown.read,
+        "rows_written": dict(shown.written),
+        "bad_rows": shown.bad,
+        "skipped_rows": shown.skipped,
+        "waits": [
+            {"chain": chain, "on": wait.on, "detail": wait.detail, "waited_ms": wait.waited_ms}
+            for chain, waits in status.waits.items()
+            for wait in waits
+        ],
+        "checkpoints": _checkpoints(running.graph.checkpoint, status, now_ms),
+    }
+
+
+def _checkpoints(
+    plan: CheckpointPlan | None, status: JobStatus, now_ms: WallMs
+) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    told = status.checkpoints or CheckpointStatus()
+    return {
+        "root": plan.root,
+        "interval_ms": plan.interval_ms,
+        "last": int(told.last) or None,
+        "age_ms": None if told.at is None else max(0, now_ms - told.at.wall_ms),
+        "duration_ms": told.phases.acknowledged_ms if told.last else None,
+        "new_bytes": told.phases.new_bytes if told.last else None,
+        "restored": told.restored,
+        "under_way": int(told.under_way) or None,
+        "missing": [str(chain) for chain in told.missing],
+        "failures": told.failures,
+        "error": told.error,
+        "savepoints": _savepoints(told.savepoints),
+    }
+
+
+def _savepoints(found: Mapping[str, str | ArkflowError]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"error": told.message} if isinstance(told, ArkflowError) else {"url": told}
+        for name, told in found.items()
+    }
+
+
+def _error(error: ArkflowError | None) -> dict[str, str] | None:
+    return None if error is None else {"type": type(error).__name__, "message": error.message}
+
+
+def progress_text(status: JobStatus) -> str | None:
+    """What a job is waiting for while somebody waits for it, in one line; None for nothing."""
+    told = status.checkpoints
+    if told is not None and told.under_way:
+        text = f"checkpoint {told.under_way} is under way"
+        return f"{text}; waiting for {chains_text(told.missing)}" if told.missing else text
+    if told is not None and told.failures and told.error:
+        return f"a checkpoint failed, and is tried again: {told.error}"
+    return f"the job is {status.state.value}" + (f": {status.cause}" if status.cause else "")
+
+
+def chains_text(chains: tuple[str, ...]) -> str:
+    """Some chains by name, and how many more there are."""
+    named = ", ".join(f"'{chain}'" for chain in chains[:CHAINS_SHOWN_MAX])
+    more = len(chains) - CHAINS_SHOWN_MAX
+    word = "chain" if len(chains) == 1 else "chains"
+    return f"{word} {named}" + (f" and {more} more" if more > 0 else "")
+
+
+__all__ = ["CHAINS_SHOWN_MAX", "chains_text", "progress_text", "status_values"]
