@@ -66,7 +66,8 @@ class Codec(Protocol):
 class BuildContext:
     """What a factory may know: which operator it builds, its codec, and the way to stdout.
 
-    `staging` is given exactly if the output is to be an `EpochSink` (X1).
+    `staging` is given exactly if the output is to be an `EpochSink` (X1). `job` is None where no
+    job runs: in a check.
     """
 
     operator: str
@@ -75,6 +76,7 @@ class BuildContext:
     workers: int = 1
     part_prefix: str = "part-0000000001-0000000000-0000000000"
     staging: Staging | None = None
+    job: str | None = None
 
 
 Built = SourceReader | Operator | SinkWriter | EpochSink | Codec

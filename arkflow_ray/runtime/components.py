@@ -4,13 +4,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.errors import ComponentError
+from arkflow_kernel.ids import JobId
 from arkflow_kernel.plan import ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import LineOutput, Operator, SinkWriter, SourceReader
 from arkflow_ray.components.api import BuildContext, Built, ComponentKind
 from arkflow_ray.components.building import build_component, component_model
 from arkflow_ray.config.secrets import resolve_secrets
 from arkflow_ray.runtime.secret_hiding import (
+    HidingEpochSink,
     HidingOperator,
     HidingSink,
     HidingSource,
@@ -25,12 +28,16 @@ class RegistryComponents:
 
     `secrets` holds the variables that `${secret:NAME}` names, with their prefix; they go into
     configurations at the moment of building and nowhere else, and errors do not show them.
-    `lines` is where `stdout` sinks print.
+    `lines` is where `stdout` sinks print. `job` marks what sinks leave unfinished; without it,
+    nothing of an earlier attempt is cleared away.
     """
 
-    def __init__(self, secrets: Mapping[str, str], lines: LineOutput) -> None:
+    def __init__(
+        self, secrets: Mapping[str, str], lines: LineOutput, job: JobId | None = None
+    ) -> None:
         self._secrets = secrets
         self._lines = lines
+        self._job = job
 
     def source(self, plan: SourcePlan) -> SourceReader:
         """See `ComponentFactory.source`."""
@@ -44,11 +51,14 @@ class RegistryComponents:
         built = self._build(ComponentKind.PROCESSOR, plan.component, context, HidingOperator)
         return cast(Operator, built)
 
-    def sink(self, plan: SinkPlan) -> SinkWriter:
-        """See `ComponentFactory.sink`."""
-        context = BuildContext(plan.operator, lines=self._lines)
-        built = self._build(ComponentKind.OUTPUT, plan.component, context, HidingSink)
-        return cast(SinkWriter, built)
+    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+        """See `ComponentFactory.sink`: an `EpochSink` exactly if there is a `staging` (X1)."""
+        context = BuildContext(plan.operator, lines=self._lines, staging=staging, job=self._job)
+        if staging is None:
+            built = self._build(ComponentKind.OUTPUT, plan.component, context, HidingSink)
+            return cast(SinkWriter, built)
+        built = self._build(ComponentKind.OUTPUT, plan.component, context, HidingEpochSink)
+        return cast(EpochSink, built)
 
     def _build(
         self,

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import Origin
+from arkflow_kernel.checkpoint_ports import EpochSink
 from arkflow_kernel.errors import (
     ArkflowError,
     ComponentError,
@@ -34,8 +35,12 @@ from arkflow_kernel.ports import (
     SplitPosition,
     WriteReceipt,
 )
+from arkflow_kernel.protocol import CommitPermit
+from arkflow_kernel.snapshot import Epoch, SinkToken
 from arkflow_ray.config.references import Redactor
 from arkflow_ray.config.secrets import VARIABLE_PREFIX, secret_environment
+
+_Inner = TypeVar("_Inner", bound=SinkWriter | EpochSink)
 
 
 class SecretHiding:
@@ -154,10 +159,10 @@ class HidingSource:
             self._inner.close()
 
 
-class HidingSink:
-    """A `SinkWriter` behind a `SecretHiding`."""
+class _HidingWrites(Generic[_Inner]):
+    """What sinks of both kinds have, behind a `SecretHiding`."""
 
-    def __init__(self, inner: SinkWriter, hiding: SecretHiding) -> None:
+    def __init__(self, inner: _Inner, hiding: SecretHiding) -> None:
         self._inner = inner
         self._hiding = hiding
 
@@ -176,15 +181,38 @@ class HidingSink:
         with self._hiding.errors(SinkError):
             return self._inner.roll(now_ms)
 
-    def flush(self, now_ms: MonotonicMs) -> WriteReceipt:
-        """See `SinkWriter.flush`."""
-        with self._hiding.errors(SinkError):
-            return self._inner.flush(now_ms)
-
     def close(self) -> None:
         """See `SinkWriter.close`."""
         with self._hiding.errors(SinkError):
             self._inner.close()
 
 
-__all__ = ["HidingOperator", "HidingSink", "HidingSource", "SecretHiding"]
+class HidingSink(_HidingWrites[SinkWriter]):
+    """A `SinkWriter` behind a `SecretHiding`."""
+
+    def flush(self, now_ms: MonotonicMs) -> WriteReceipt:
+        """See `SinkWriter.flush`."""
+        with self._hiding.errors(SinkError):
+            return self._inner.flush(now_ms)
+
+
+class HidingEpochSink(_HidingWrites[EpochSink]):
+    """An `EpochSink` behind a `SecretHiding`."""
+
+    def seal(self, epoch: Epoch) -> None:
+        """See `EpochSink.seal`."""
+        with self._hiding.errors(SinkError):
+            self._inner.seal(epoch)
+
+    def stage(self, upto: Epoch) -> tuple[SinkToken, ...]:
+        """See `EpochSink.stage`."""
+        with self._hiding.errors(SinkError):
+            return self._inner.stage(upto)
+
+    def publish(self, token: SinkToken, permit: CommitPermit) -> None:
+        """See `EpochSink.publish`."""
+        with self._hiding.errors(SinkError):
+            self._inner.publish(token, permit)
+
+
+__all__ = ["HidingEpochSink", "HidingOperator", "HidingSink", "HidingSource", "SecretHiding"]

@@ -10,13 +10,17 @@ from arkflow_ray.components.paths import shown
 CREATE_FOLDER: Final = "create the folder"
 """What is done first: here a missing name is no folder that went away."""
 
+OTHER_PATH: Final = "set another `path`"
 
-def os_failure(operator: str, folder: str, doing: str, error: OSError) -> SinkError:
-    """A `SinkError` for a failed system call on a local folder."""
+
+def os_failure(
+    operator: str, folder: str, doing: str, error: OSError, remedy: str = OTHER_PATH
+) -> SinkError:
+    """A `SinkError` for a failed system call on a local folder. `remedy`: how to use another."""
     reason = error.strerror or str(error)
     return SinkError(
         f"output '{operator}': cannot {doing} in '{shown(folder)}': {reason}; "
-        f"{_advice(folder, doing, error)}"
+        f"{_advice(folder, doing, error, remedy)}"
     )
 
 
@@ -29,21 +33,21 @@ def remote_failure(operator: str, url: str, doing: str, error: Exception) -> Sin
     )
 
 
-def _advice(folder: str, doing: str, error: OSError) -> str:
+def _advice(folder: str, doing: str, error: OSError, remedy: str) -> str:
     code = error.errno
     if code in (errno.ENOSPC, errno.EDQUOT):
-        return f"{_free(folder)}; free space, or set another `path`"
+        return f"{_free(folder)}; free space, or {remedy}"
     if code in (errno.EACCES, errno.EPERM):
-        return f"let user id {os.geteuid()} write there, or set another `path`"
+        return f"let user id {os.geteuid()} write there, or {remedy}"
     if code == errno.EROFS:
-        return "the file system is read-only; set another `path`"
+        return f"the file system is read-only; {remedy}"
     if code in (errno.ENOTDIR, errno.EEXIST):
         return "`path` must name a folder, but a file stands there; set another `path` or move it"
     if code == errno.ENOENT and doing == CREATE_FOLDER:
-        return "no folder can be made there; set another `path`"
+        return f"no folder can be made there; {remedy}"
     if code == errno.ENOENT:
         return "the folder is gone; do not delete or move it while the job runs, then start again"
-    return "check the disk, or set another `path`"
+    return f"check the disk, or {remedy}"
 
 
 def _free(folder: str) -> str:

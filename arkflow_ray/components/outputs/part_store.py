@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from arkflow_kernel.errors import ConfigError, Issue, SinkError
 from arkflow_ray.components.outputs.file_errors import os_failure, remote_failure
-from arkflow_ray.components.outputs.part_folders import discard_file, next_number, part_name
+from arkflow_ray.components.outputs.hidden_files import discard_file
+from arkflow_ray.components.outputs.part_folders import next_number, part_name
 from arkflow_ray.components.outputs.part_stream import PartStream
 
 _ATOMIC_PUT: Final = frozenset(
@@ -59,7 +60,7 @@ class RemoteFolder:
         self._number = next_number(names, self._stem)
 
     def begin(self) -> PartStream:
-        """See `PartFolder`."""
+        """See `PartPlace`."""
         try:
             descriptor, name = tempfile.mkstemp(prefix="arkflow-part-")
         except OSError as error:
@@ -67,8 +68,8 @@ class RemoteFolder:
         self._local, self._stream = Path(name), PartStream(descriptor)
         return self._stream
 
-    def publish(self, stream: PartStream) -> str:
-        """See `PartFolder`. The upload is durable when the store has answered."""
+    def finish(self, stream: PartStream) -> str:
+        """See `PartPlace`. The upload is durable when the store has answered."""
         local = self._local
         if local is None:
             raise SinkError(f"output '{self._operator}': there is no part to publish")
@@ -84,7 +85,7 @@ class RemoteFolder:
         return name
 
     def discard(self) -> None:
-        """See `PartFolder`."""
+        """See `PartPlace`."""
         discard_file(self._stream, self._local)
         self._local = self._stream = None
 

@@ -52,10 +52,9 @@ class PartStream:
         self.closed = True
 
     def sync(self) -> None:
-        """Make every byte durable and release the descriptor. Costs a disk write."""
+        """Make every byte durable; the descriptor, and its lock, are kept. Costs a disk write."""
         self.drain()
         os.fsync(self._descriptor)
-        self.release()
 
     def discard(self) -> None:
         """From now on take and forget."""

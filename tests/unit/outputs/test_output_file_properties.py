@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from arkflow_kernel.ids import MonotonicMs, Sequence
 from arkflow_ray.components.api import BuildContext
-from arkflow_ray.components.outputs.file import build
+from arkflow_ray.components.outputs.file import FileSink, build
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
 
 Parts = Callable[[Path], list[Path]]
@@ -58,6 +58,7 @@ def test_published_rows_are_the_written_ones_in_order_and_confirmed_exactly_then
         folder = Path(name)
         config = {"path": name, "format": form, "roll": roll}
         sink = build(FileOutputConfig.model_validate(config), BuildContext(operator="sink"))
+        assert isinstance(sink, FileSink)
         sink.open()
         counts, now, confirmed = [0], 0, 0
         for verb, number, wide in [*steps, ("flush", 0, False)]:

@@ -158,7 +158,7 @@ def test_where_an_upload_is_not_atomic_a_part_is_moved_into_place(
     folder.open()
     stream = folder.begin()
     stream.write(b'{"n":1}\n')
-    assert folder.publish(stream) == "part-1-0000000001.jsonl"
+    assert folder.finish(stream) == "part-1-0000000001.jsonl"
     assert os.listdir(tmp_path / "out") == ["part-1-0000000001.jsonl"]
     ((source, target),) = moves
     assert Path(source).name.startswith(".part-1-0000000001.jsonl-")

@@ -1,0 +1,162 @@
+"""The objects of a token become files that readers see, each in one step (X3).
+
+A final name is a function of the token: `part-<generation>-<checkpoint>-<lane>-<n>.<ext>`. So
+publishing again finds its own files and leaves them. A file of that name with other bytes is not
+this job's: another job writes to the folder, or this one did before its checkpoints were deleted.
+It is never replaced. On the store's own file system a file is a hard link to its object, and
+nothing is copied.
+"""
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from arkflow_kernel.checkpoint_ports import ObjectStore
+from arkflow_kernel.errors import CorruptObjectError, SinkError
+from arkflow_kernel.ids import Generation
+from arkflow_kernel.limits import MIB
+from arkflow_kernel.snapshot import ObjectRef, SinkToken, StagedObject
+from arkflow_ray.components.outputs.file_errors import CREATE_FOLDER, os_failure
+from arkflow_ray.components.outputs.hidden_files import (
+    NO_LINKS,
+    clear_dead,
+    create_hidden,
+    discard_file,
+    give_name,
+    make_folders,
+    sync_folder,
+)
+from arkflow_ray.components.outputs.part_folders import part_name
+from arkflow_ray.components.outputs.part_stream import PartStream
+
+_COPY_BYTES: Final = 8 * MIB
+_COPIED: Final = (errno.EXDEV, *NO_LINKS)
+_EPOCH_PART: Final = re.compile(r"part-(\d{10})-(\d{10})-(\d{10})-\d{10}\.")
+
+
+def epoch_stem(token: SinkToken) -> str:
+    """How the names of all files of a token begin."""
+    epoch = token.epoch
+    return f"part-{epoch.generation:010d}-{epoch.checkpoint:010d}-{token.lane:010d}"
+
+
+class EpochPublication:
+    """The target folder of one lane of an exactly-once sink.
+
+    Raises `SinkError`, `CorruptObjectError` if an object is missing or damaged, and `StoreError`.
+    """
+
+    def __init__(
+        self, operator: str, folder: str, objects: ObjectStore, owner: str | None = None
+    ) -> None:
+        self._operator, self._folder, self._objects = operator, Path(folder), objects
+        self._owner = owner
+
+    def open(self, generation: Generation, lane: int) -> None:
+        """Prove that files can be published, and that the names of this generation are free."""
+        self._make_folder()
+        clear_dead(self._folder, self._owner)
+        try:
+            path, descriptor = create_hidden(self._folder, "part", self._owner)
+            discard_file(PartStream(descriptor), path)
+            names = os.listdir(self._folder)
+        except OSError as error:
+            raise self._failure("publish a part", error) from error
+        for name in names:
+            self._refuse_later_part(name, generation, lane)
+
+    def publish(self, token: SinkToken) -> None:
+        """Show every file of the token; those that are there stay. Costs one sync of the folder."""
+        self._make_folder()
+        stem = epoch_stem(token)
+        try:
+            for number, staged in enumerate(token.objects, start=1):
+                self._show(staged, self._folder / part_name(stem, number, staged.extension))
+            sync_folder(self._folder)
+        except OSError as error:
+            raise self._failure("publish a part", error) from error
+
+    def _make_folder(self) -> None:
+        try:
+            make_folders(self._folder)
+        except OSError as error:
+            raise self._failure(CREATE_FOLDER, error) from error
+
+    def _refuse_later_part(self, name: str, generation: Generation, lane: int) -> None:
+        found = _EPOCH_PART.match(name)
+        if found is None:
+            return
+        of_generation, checkpoint, of_lane = (int(digits) for digits in found.groups())
+        # Checkpoint 0 is of a sink that delivers at least once; it takes no name that is taken.
+        if of_generation >= generation and of_lane == lane and checkpoint > 0:
+            raise SinkError(
+                f"output '{self._operator}': '{self._folder / name}' has a name that generation "
+                f"{generation} of this job, which only begins, or a later one will need. {_OTHERS}"
+            )
+
+    def _show(self, staged: StagedObject, final: Path) -> None:
+        ref = staged.object
+        source = self._objects.local_path(ref.name)
+        if self._is_shown(ref, source, final):
+            return
+        if source is None or not self._linked(ref, source, final):
+            self._copy(ref, final)
+
+    def _is_shown(self, ref: ObjectRef, source: Path | None, final: Path) -> bool:
+        if not os.path.lexists(final):
+            return False
+        if source is not None and source.exists() and final.samefile(source):
+            return True
+        if self._objects.is_copy(ref, final):
+            return True
+        raise SinkError(
+            f"output '{self._operator}': '{final}' is there and does not hold the rows that belong "
+            f"into it. {_OTHERS}"
+        )
+
+    def _linked(self, ref: ObjectRef, source: Path, final: Path) -> bool:
+        """Whether the file is there now; False: it has to be copied."""
+        if not source.exists() or source.stat().st_size != ref.size:
+            raise CorruptObjectError(
+                f"output '{self._operator}': object '{ref.name}' of the checkpoint store is "
+                f"missing or damaged, and '{final}' is not there either"
+            )
+        try:
+            os.link(source, final)
+        except FileExistsError:
+            return self._is_shown(ref, source, final)
+        except OSError as error:
+            if error.errno not in _COPIED:
+                raise
+            return False
+        return True
+
+    def _copy(self, ref: ObjectRef, final: Path) -> None:
+        hidden, descriptor = create_hidden(self._folder, final.name, self._owner)
+        stream = PartStream(descriptor)
+        try:
+            for offset in range(0, ref.size, _COPY_BYTES):
+                stream.write(self._objects.read(ref, offset, min(_COPY_BYTES, ref.size - offset)))
+            stream.sync()
+            if not self._objects.is_copy(ref, hidden):
+                raise CorruptObjectError(
+                    f"output '{self._operator}': object '{ref.name}' of the checkpoint store is "
+                    "not what was written"
+                )
+            if not give_name(hidden, final):
+                self._is_shown(ref, None, final)
+        finally:
+            discard_file(stream, hidden)
+
+    def _failure(self, doing: str, error: OSError) -> SinkError:
+        return os_failure(self._operator, str(self._folder), doing, error)
+
+
+_OTHERS: Final = (
+    "Another job writes to this folder, or this job did before its checkpoints were deleted; it is "
+    "not replaced. Set another `path`, or move the old parts away"
+)
+
+__all__ = ["EpochPublication", "epoch_stem"]

@@ -1,0 +1,164 @@
+"""Unfinished files in a local folder: made, given their final name in one step, cleared away.
+
+A file that no reader may see is called `.<stem>-<owner>-<process>-<nonce>.tmp`, and whoever writes
+it holds a lock (flock) on it until it has its name. `owner` stands for one sink of one job. So what
+a dead process left behind is told from the file of a living one: it is of the same owner, and
+nobody holds its lock. Where the file system knows no locks, nothing is cleared away.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Final
+
+from arkflow_ray.components.outputs.part_stream import PartStream
+
+NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
+"""How a file system says that it has no hard links, or not this one."""
+
+_OWNER_CHARS: Final = 16
+
+
+def owner_of(job: str | None, operator: str) -> str | None:
+    """What marks the hidden files of one sink of one job; None if the job is not known.
+
+    All parallel writers of the sink share it, and all attempts and runs of the job.
+    """
+    if job is None:
+        return None
+    return hashlib.sha256(f"{job}\0{operator}".encode()).hexdigest()[:_OWNER_CHARS]
+
+
+def create_hidden(folder: Path, stem: str, owner: str | None) -> tuple[Path, int]:
+    """A new, empty, locked file that readers skip, and its descriptor. Raises `OSError`."""
+    mark = "" if owner is None else f"-{owner}"
+    while True:
+        path = folder / f".{stem}{mark}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # A writer that just starts found the file before it was locked, and clears it away.
+            os.close(descriptor)
+            continue
+        except OSError:
+            return path, descriptor
+        if os.fstat(descriptor).st_nlink > 0:
+            return path, descriptor
+        os.close(descriptor)
+
+
+def clear_dead(folder: Path, owner: str | None) -> int:
+    """Remove what dead writers of this owner left behind; how many files.
+
+    A failure is not told: what stays takes space and is never read as a part.
+    """
+    if owner is None:
+        return 0
+    cleared = 0
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(".") and name.endswith(".tmp") and f"-{owner}-" in name:
+                cleared += _clear_if_dead(folder / name)
+    return cleared
+
+
+def _clear_if_dead(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def give_name(hidden: Path, final: Path) -> bool:
+    """Whether `final` was free and is now the file; never replaces. Raises `OSError`."""
+    try:
+        os.link(hidden, final)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        return _give_without_links(hidden, final)
+    os.unlink(hidden)
+    return True
+
+
+def _give_without_links(hidden: Path, final: Path) -> bool:
+    """Rename under a claim, for file systems without hard links.
+
+    The claim is a hidden file that is created exclusively. One that a crash left behind makes
+    its name unusable, which costs a gap in the numbers of parts and nothing else.
+    """
+    claim = final.with_name(f".{final.name}.claim")
+    try:
+        os.close(os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    try:
+        if final.exists():
+            return False
+        os.rename(hidden, final)
+        return True
+    finally:
+        os.unlink(claim)
+
+
+def discard_file(stream: PartStream | None, path: Path | None) -> None:
+    """Close and remove an unpublished file.
+
+    A failure here is not told: it would hide the failure that led here, and a hidden file that
+    stays behind takes space but is never read as a part.
+    """
+    if stream is not None:
+        stream.discard()
+    with contextlib.suppress(OSError):
+        if stream is not None:
+            stream.release()
+        if path is not None:
+            path.unlink()
+
+
+def make_folders(path: Path) -> None:
+    """Create what is missing of `path`, durably: a new folder is lost unless its parent syncs."""
+    missing = []
+    at = path.absolute()
+    while not at.exists():
+        missing.append(at)
+        at = at.parent
+    path.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+__all__ = [
+    "NO_LINKS",
+    "clear_dead",
+    "create_hidden",
+    "discard_file",
+    "give_name",
+    "make_folders",
+    "owner_of",
+    "sync_folder",
+]
