@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from arkflow_ray.door.folder import DoorName, door_stem, parse_name, usable_folders
-from arkflow_ray.door.listener import peer
+from arkflow_ray.door.listener import connect, peer
 from arkflow_ray.door.messages import (
     ANSWER_BYTES_MAX,
     SILENCE_S,
@@ -110,10 +110,10 @@ class _Lines:
 
     def send(self, line: bytes) -> None:
         try:
-            self._connection.settimeout(self._wait_s())
-            self._connection.connect(str(self._door.path))
+            connect(self._connection, self._door.path, self._wait_s())
             if peer(self._connection)[1] != os.getuid():
                 raise self._lost("its process belongs to another user")
+            self._connection.settimeout(self._wait_s())
             self._connection.sendall(line)
         except TimeoutError:
             self._over()
@@ -172,9 +172,8 @@ def _refusal(error: dict[str, Any]) -> BadRequestError | RefusedError:
 def _living(path: Path) -> int | None:
     """The process behind a socket; None if it is dead or of another user."""
     with socket.socket(socket.AF_UNIX) as knocking:
-        knocking.settimeout(1.0)
         try:
-            knocking.connect(str(path))
+            connect(knocking, path, SILENCE_S)
             pid, uid = peer(knocking)
         except OSError:
             return None

@@ -17,6 +17,7 @@ from arkflow_ray.door.folder import DoorName, door_stem, parse_name
 
 BACKLOG: Final = 16
 _CREDENTIALS: Final = struct.Struct("3i")
+_TIME: Final = struct.Struct("ll")
 
 
 class DoorListener:
@@ -79,6 +80,18 @@ def is_dead(path: Path) -> bool:
     return False
 
 
+def connect(knocking: socket.socket, path: Path, wait_s: float) -> None:
+    """Connect a blocking socket; `TimeoutError` if the other side lets nobody in for so long."""
+    whole_s, rest_s = divmod(wait_s, 1)
+    knocking.setsockopt(
+        socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIME.pack(int(whole_s), int(rest_s * 1_000_000))
+    )
+    try:
+        knocking.connect(str(path))
+    except BlockingIOError as error:
+        raise TimeoutError(f"its queue was full for {wait_s:.0f} s") from error
+
+
 def peer(connection: socket.socket) -> tuple[int, int]:
     """Process number and user of the other side."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -97,4 +110,4 @@ def _locked(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-__all__ = ["BACKLOG", "DoorListener", "is_dead", "listen", "peer", "remove_dead"]
+__all__ = ["BACKLOG", "DoorListener", "connect", "is_dead", "listen", "peer", "remove_dead"]

@@ -35,7 +35,7 @@ REQUEST_S: Final = 5.0
 """A caller has so long to say what it wants."""
 
 TAKE_S: Final = 5.0
-"""A caller has so long to take the end of its answer."""
+"""A caller may take so long for the next piece of its answer's end."""
 
 UNREAD_BYTES_MAX: Final = MIB
 """A caller that waits and leaves so much unread is closed."""
@@ -65,6 +65,7 @@ class _Caller:
         self.asked = False
         self.answered = False
         self.hears = True
+        self.watched = 0
         self.deadline_s: float | None = now_s + REQUEST_S
         self._desk = desk
         self._told: str | None = None
@@ -175,18 +176,19 @@ class Doors:
         return any(caller.unsent for caller in self._callers.values())
 
     def _turn(self, wait_s: float | None) -> None:
-        for key, _ in self._selector.select(wait_s):
+        for key, events in self._selector.select(wait_s):
             connection = key.fileobj
             assert isinstance(connection, socket.socket)
             if connection in self._desks:
                 self._accept(connection)
-            elif connection in self._callers:
+            elif connection in self._callers and events & selectors.EVENT_READ:
                 self._hear(self._callers[connection])
         now_s = time.monotonic()
         for caller in list(self._callers.values()):
             caller.look(now_s)
             self._send(caller)
             self._judge(caller, now_s)
+            self._watch(caller)
         self._accept_while(len(self._callers) < CALLERS_MAX and now_s >= self._full_until_s)
 
     def _accept_while(self, room: bool) -> None:
@@ -215,7 +217,7 @@ class Doors:
         connection.setblocking(False)
         caller = _Caller(connection, self._desks[listening], time.monotonic())
         self._callers[connection] = caller
-        self._selector.register(connection, selectors.EVENT_READ)
+        self._watch(caller)
 
     def _hear(self, caller: _Caller) -> None:
         try:
@@ -243,9 +245,7 @@ class Doors:
         """It sends nothing more; if it is gone, the next thing that is said to it tells."""
         if not caller.asked:
             self._drop(caller)
-        elif caller.hears:
-            caller.hears = False
-            self._selector.unregister(caller.connection)
+        caller.hears = False
 
     def _send(self, caller: _Caller) -> None:
         if not caller.unsent:
@@ -253,6 +253,8 @@ class Doors:
         try:
             sent = caller.connection.send(caller.unsent)
             del caller.unsent[:sent]
+            if caller.answered and sent:
+                caller.deadline_s = time.monotonic() + TAKE_S
         except BlockingIOError:
             return
         except OSError:
@@ -265,10 +267,27 @@ class Doors:
         if done or late or (not caller.answered and len(caller.unsent) > UNREAD_BYTES_MAX):
             self._drop(caller)
 
+    def _watch(self, caller: _Caller) -> None:
+        """Wake up for what it says, and while it has something to take."""
+        if caller.connection not in self._callers:
+            return
+        wanted = (selectors.EVENT_READ if caller.hears else 0) | (
+            selectors.EVENT_WRITE if caller.unsent else 0
+        )
+        if wanted == caller.watched:
+            return
+        if not wanted:
+            self._selector.unregister(caller.connection)
+        elif caller.watched:
+            self._selector.modify(caller.connection, wanted)
+        else:
+            self._selector.register(caller.connection, wanted)
+        caller.watched = wanted
+
     def _drop(self, caller: _Caller) -> None:
         if self._callers.pop(caller.connection, None) is None:
             return
-        if caller.hears:
+        if caller.watched:
             self._selector.unregister(caller.connection)
         with suppress(OSError):
             caller.connection.shutdown(socket.SHUT_RDWR)
