@@ -103,7 +103,7 @@ def test_a_keyed_job_shows_modes_key_groups_edges_and_where_lateness_is_judged(
     text = as_text(explain(spec, build_graph(spec)))
     for line in (
         "  mode         checkpoint: operator 'per-gate' is a window",
-        "  state        per-gate: kept in checkpoints",
+        "  state        per-gate: in the memory of its process, and in checkpoints",
         "  checkpoints  every 500 ms to s3://bucket/x, the newest 3 kept",
         "  placement    colocated: 4 chains, one actor each",
         "  per-gate  window tumbling x2",
@@ -131,14 +131,18 @@ def _counting(entry: dict[str, Any]) -> None:
     entry["channel"] = {"capacity": 8, "capacity_bytes": 1_000}
 
 
-def test_a_counting_job_shows_channels_state_and_that_nothing_restarts(
+def test_a_counting_job_shows_channels_and_that_its_state_ends_with_the_run(
     job: Callable[..., JobSpec],
 ) -> None:
     spec = job(_counting)
     lines = as_text(explain(spec, build_graph(spec))).splitlines()
     for line in (
-        "  checkpoints  none yet: a failure ends the job, and its state with it",
-        "  restart      none until there are checkpoints: nothing could restore the state",
+        "  mode         checkpoint: operator 'text' is stateful",
+        "  state        text: in the memory of its process, and in checkpoints, which end",
+        "               with the run",
+        "  checkpoints  every 10,000 ms to a folder that ends with the run: a restart",
+        "               continues, a new run begins anew",
+        "      at least once: there is no `checkpoint:` block",
         "  text    map arrow_to_json x2",
         "      counts rows by gate into __arkflow_state_count, at most 5 bytes, a key",
         "      forgotten after 1,000 ms",
@@ -165,6 +169,66 @@ def test_json_shows_channels_per_edge_their_bounds_and_state(job: Callable[..., 
         "max_bytes": 5,
         "ttl_ms": 1_000,
     }
+
+
+def _published(entry: dict[str, Any]) -> None:
+    """A stateless job with checkpoints and sinks for rows, for other rows, and for errors."""
+    entry["checkpoint"] = {"object_store_uri": "file:///ckpt", "timeout_ms": 9, "retention": 2}
+    entry["recovery"] = "fail"
+    entry["sinks"][0]["output_type"] = "file"
+    for name, output, config in (
+        ("again", "file", {"exactly_once": False}),
+        ("shown", "stdout", {}),
+        ("bad", "file", {}),
+    ):
+        entry["operators"].append({"id": name, "kind": "sink"})
+        entry["sinks"].append({"operator_id": name, "output_type": output, "config": config})
+    entry["edges"] += [
+        {"id": "c", "from": "text", "to": "again"},
+        {"id": "d", "from": "text", "to": "shown"},
+        {"id": "x", "from": "gates", "to": "bad", "type": "error"},
+    ]
+
+
+def test_sinks_say_whether_they_are_exactly_once_and_why(job: Callable[..., JobSpec]) -> None:
+    spec = job(_published)
+    told = explain(spec, build_graph(spec, lambda sink: sink.output_type == "file"))
+    sinks = {o.id: (o.exactly_once, o.guarantee) for o in told.operators if o.kind == "sink"}
+    once = (True, "exactly once: rows are published with the checkpoint that follows them")
+    assert sinks == {
+        "totals": once,
+        "again": (False, "at least once: its config says `exactly_once: false`"),
+        "shown": (
+            False,
+            "at least once: output 'stdout' cannot hold rows back until a checkpoint",
+        ),
+        "bad": once,
+    }
+    assert {o.exactly_once for o in told.operators if o.kind != "sink"} == {None}
+    lines = as_text(told).splitlines()
+    assert "      exactly once: rows are published with the checkpoint that follows them" in lines
+    assert "      at least once: its config says `exactly_once: false`" in lines
+
+
+def test_json_shows_the_policy_of_checkpoints_without_credentials(
+    job: Callable[..., JobSpec],
+) -> None:
+    spec = job(_published)
+    told = explain(spec, build_graph(spec))
+    assert asdict(told)["checkpoint"] == {
+        "root": "file:///ckpt",
+        "interval_ms": 30_000,
+        "retention": 2,
+        "timeout_ms": 9,
+        "tolerable_failures": 10,
+        "recovery": "fail",
+    }
+    assert told.checkpoints.endswith("with several nodes all of them must share that folder")
+    remote = job(_window)
+    shown = explain(remote, build_graph(remote)).checkpoint
+    assert shown is not None
+    assert shown.root == "s3://bucket/x"
+    assert asdict(explain(_stream(), build_graph(_stream())))["checkpoint"] is None
 
 
 def test_edges_that_share_an_outlet_say_whose_channels_carry_them(

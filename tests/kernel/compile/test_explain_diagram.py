@@ -184,6 +184,17 @@ def test_an_id_may_hold_whatever_is_syntax_elsewhere(job: Jobs, name: str) -> No
         assert diagram.frames["j0c0"] == [f"chain {name}"]
 
 
+def test_a_frame_shows_checkpoints_and_a_sink_that_it_is_exactly_once(job: Jobs) -> None:
+    spec = job(set_at("checkpoint", to={"object_store_uri": "s3://key:x@b/c", "interval_ms": 9}))
+    told = [explain(spec, build_graph(spec, lambda _: True))]
+    for diagram in (_read_mermaid(mermaid(told)), _read_dot(dot(told))):
+        assert diagram.frames["j0"] == [
+            "job turnstiles, checkpoint mode",
+            "checkpoints every 9 ms to s3://b/c",
+        ]
+        assert diagram.nodes["j0n2"] == ["totals", "sink stdout", "totals-0", "exactly once"]
+
+
 def test_line_breaks_in_an_id_become_spaces(job: Jobs) -> None:
     def change(entry: dict[str, Any]) -> None:
         entry["operators"][0]["id"] = entry["edges"][0]["from"] = "a\nb\u2028c\x00"

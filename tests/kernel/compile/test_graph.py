@@ -11,7 +11,7 @@ from arkflow_kernel.fusion import fuse
 from arkflow_kernel.graph import PYTHON_TIMEOUT_MS, build_graph, key_group_range
 from arkflow_kernel.job import JobSpec, StreamSpec
 from arkflow_kernel.job_validation import validate_job
-from arkflow_kernel.plan import EdgeKind, Mode
+from arkflow_kernel.plan import CheckpointPlan, EdgeKind, Mode
 from arkflow_kernel.stream_compiler import compile_stream
 from arkflow_kernel.topology import Topology
 
@@ -238,6 +238,27 @@ def test_modes_of_jobs() -> None:
     assert build_graph(_line(checkpoint=checkpoint)).mode is Mode.CHECKPOINT
     assert build_graph(_line(sinks=exactly)).mode is Mode.CHECKPOINT
     assert build_graph(_line({"id": "b", "config": {"type": "batch"}})).mode is Mode.CHECKPOINT
+
+
+def test_a_plan_has_a_checkpoint_policy_exactly_in_checkpoint_mode() -> None:
+    """F0: the block's values, or an ephemeral folder and 10 s without it; B5, M5."""
+    block = {
+        "object_store_uri": "s3://b/x",
+        "interval_ms": 5,
+        "retention": 2,
+        "tolerable_failures": 0,
+        "timeout_ms": 7,
+    }
+    graph = build_graph(_line(checkpoint=block, recovery="latest_savepoint"))
+    assert graph.checkpoint == CheckpointPlan("s3://b/x", 5, 2, 0, 7, "latest_savepoint")
+    assert [plan.mode for plan in graph.chains] == [Mode.CHECKPOINT]
+    default = build_graph(_line(checkpoint={"object_store_uri": "file:///x"})).checkpoint
+    assert default == CheckpointPlan("file:///x", 30_000)
+    unsaved = build_graph(_line({"id": "b", "config": {"type": "batch"}}))
+    assert unsaved.checkpoint == CheckpointPlan(root=None, interval_ms=10_000)
+    acknowledged = build_graph(_line())
+    assert acknowledged.checkpoint is None
+    assert [plan.mode for plan in acknowledged.chains] == [Mode.ACK]
 
 
 @pytest.mark.parametrize(

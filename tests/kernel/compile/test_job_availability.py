@@ -48,13 +48,6 @@ CASES = [
         "operators[1].kind",
         "joins and aggregates",
     ),
-    (_with(checkpoint={"object_store_uri": "file:///x"}), "checkpoint", "checkpoints and recovery"),
-    (_with(recovery="fail"), "recovery", "checkpoints and recovery"),
-    (
-        lambda entry: entry["sinks"][0].update(config={"exactly_once": True}),
-        "sinks[0].config.exactly_once",
-        "checkpoints and recovery",
-    ),
     (_with(parallelism=2), "parallelism", "scale-out"),
     (_operator(0, parallelism=2), "operators[0].parallelism", "scale-out"),
     (_operator(2, parallelism=2), "operators[2].parallelism", "scale-out"),
@@ -134,6 +127,10 @@ def test_own_values_of_sources_and_sinks_lift_the_error_of_the_job(job: Jobs) ->
         _with(restart={}),
         _with(channel={"capacity": 1}),
         _with(state={"backend": "embedded_kv"}),
+        _with(checkpoint={"object_store_uri": "file:///x"}),
+        _with(recovery="fail"),
+        _with(recovery="latest_savepoint"),
+        lambda entry: entry["sinks"][0].update(config={"exactly_once": True}),
     ],
 )
 def test_what_runs_is_not_refused(job: Jobs, change: Callable[[dict[str, Any]], None]) -> None:

@@ -299,18 +299,6 @@ def test_a_right_job_has_no_issues(job: Jobs, change: Change) -> None:
     ("change", "path", "phrase"),
     [
         (
-            all_of(as_window(), set_at("checkpoint", to=None)),
-            "state",
-            "its state ends with the run: until this program has checkpoints, a failure (a lost "
-            "process, say) ends such a job instead of restarting it; `state:",
-        ),
-        (
-            all_of(as_window(), set_at("checkpoint", to=None),
-                   set_at("state", to=STATE | {"durability": "ephemeral"})),
-            "state",
-            "a failure (a lost process, say) ends such a job instead of restarting it",
-        ),
-        (
             set_at("operators", 1, to=COUNT | {"config": {"type": "sql"}}),
             "state",
             "operator 'text' is stateful",

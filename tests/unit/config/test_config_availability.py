@@ -51,12 +51,6 @@ def refused(write: Write, text: str) -> list[tuple[str, str]]:
         ("output:", "temporary: [{type: redis, name: t}]\n    output:", "streams[0].temporary"),
         ("output:", "durability: {path: x}\n    output:", "streams[0].durability"),
         ("output:", "state: {backend: embedded_kv}\n    output:", "streams[0].state"),
-        ("output:", "delivery: at_least_once\n    output:", "streams[0].delivery"),
-        (
-            "output:",
-            "checkpoint: {object_store_uri: 'file:///x'}\n    output:",
-            "streams[0].checkpoint",
-        ),
         (
             "output:",
             "buffer: {type: tumbling_window, interval: 1s}\n    output:",
@@ -88,10 +82,7 @@ def test_what_comes_later_is_refused_with_that_sentence(
 @pytest.mark.parametrize(
     ("old", "new", "path"),
     [
-        ("version: 1", "version: 1\n    state: {backend: redb, root: /x}", "jobs[0].state.root"),
-        ("version: 1", "version: 1\n    delivery: best_effort", "jobs[0].delivery"),
         ("version: 1", "version: 1\n    parallelism: 2", "jobs[0].parallelism"),
-        ("version: 1", "version: 1\n    recovery: fail", "jobs[0].recovery"),
         ("version: 1", "version: 1\n    placement: split", "jobs[0].placement"),
         ("version: 1", "version: 1\n    placement: {strategy: pack}", "jobs[0].placement"),
         ("version: 1", "version: 1\n    rescale: true", "jobs[0].rescale"),
@@ -156,10 +147,7 @@ def test_a_stateful_job_without_checkpoints_is_accepted_with_one_warning(write: 
     assert checked.ok
     [warning] = checked.warnings
     assert warning.path == "jobs[0].state"
-    assert (
-        "a failure (a lost process, say) ends such a job instead of restarting it"
-        in warning.message
-    )
+    assert "its state ends with the run: without a `checkpoint:` block" in warning.message
     [job] = checked.jobs
     assert job.graph is not None
     [plan] = [op for chain in job.graph.chains for op in chain.operators]
@@ -194,6 +182,14 @@ def test_what_will_not_come_is_refused_with_another_sentence(write: Write, key: 
         (STREAM, "output:", "state: ~\n    temporary: []\n    durability: ~\n    output:"),
         (STREAM, "output:", "restart: {strategy: none}\n    output:"),
         (STREAM, "output:", "restart: {}\n    output:"),
+        (STREAM, "output:", "delivery: at_least_once\n    output:"),
+        (STREAM, "output:", "checkpoint: {object_store_uri: 'file:///x'}\n    output:"),
+        (JOB, "version: 1", "version: 1\n    delivery: best_effort"),
+        (
+            JOB,
+            "version: 1",
+            "version: 1\n    recovery: fail\n    checkpoint: {object_store_uri: 's3://b/x'}",
+        ),
         (STREAM, "pipeline:", "pipeline:\n      chain: false"),
         (JOB, "version: 1", "version: 1\n    restart: {}\n    channel: {capacity: 5}"),
         (JOB, "to: m}", "to: m, type: rebalance}"),

@@ -275,7 +275,7 @@ def test_a_cyclic_job_is_told_and_not_planned(write: Write) -> None:
 
 
 def test_issues_of_the_plan_are_located(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_job: Any) -> Any:
+    def fail(_job: Any, _stages_epochs: Any) -> Any:
         raise ConfigError([Issue("operators[1].config.query", "cannot be planned")])
 
     monkeypatch.setattr(project, "build_graph", fail)
