@@ -63,6 +63,10 @@ class LogFiles(Protocol):
         """Wait before try number `attempt` (from 1), longer each time; `StoreError` once closed."""
         ...
 
+    def close(self) -> None:
+        """Let a `pause` in progress, and every later one, end with `StoreError`. From any thread."""
+        ...
+
 
 class ObjectStore(Protocol):
     """The immutable objects of one job (M1). Thread-safe.
@@ -118,7 +122,7 @@ class EpochSink(Protocol):
         ...
 
     def write(self, sequence: Sequence, batch: pa.RecordBatch, now_ms: MonotonicMs) -> WriteReceipt:
-        """Spool a batch into the epoch at work. The receipt confirms nothing by itself."""
+        """Spool a batch into the epoch at work. What the receipt confirms is not looked at."""
         ...
 
     def roll(self, now_ms: MonotonicMs) -> WriteReceipt:
@@ -189,9 +193,18 @@ class CheckpointLog(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class JobStore:
+    """Where a job in checkpoint mode keeps its log and its objects."""
+
+    log: CheckpointLog
+    objects: ObjectStore
+
+
 __all__ = [
     "CheckpointLog",
     "EpochSink",
+    "JobStore",
     "LogFiles",
     "ObjectStore",
     "Staging",
