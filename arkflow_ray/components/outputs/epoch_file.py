@@ -31,15 +31,14 @@ class EpochFileSink:
         staging: Staging,
         owner: str | None = None,
     ) -> None:
-        self._staging = staging
         self._stage = EpochStage(OperatorId(operator), staging, config.extension)
         place = SpoolPlace(operator, staging)
         self._parts = PartWriter(config, operator, place, self._stage.add)
-        self._publication = EpochPublication(operator, folder, staging.objects, owner)
+        self._publication = EpochPublication(operator, folder, staging, owner)
 
     def open(self) -> None:
         """Create the folder, prove that parts can be published there."""
-        self._publication.open(self._staging.generation, self._staging.lane)
+        self._publication.open()
 
     def write(self, sequence: Sequence, batch: pa.RecordBatch, now_ms: MonotonicMs) -> WriteReceipt:  # noqa: ARG002
         """Spool a batch."""

@@ -13,11 +13,10 @@ import re
 from pathlib import Path
 from typing import Final
 
-from arkflow_kernel.checkpoint_ports import ObjectStore
+from arkflow_kernel.checkpoint_ports import Staging
 from arkflow_kernel.errors import CorruptObjectError, SinkError
-from arkflow_kernel.ids import Generation
 from arkflow_kernel.limits import MIB
-from arkflow_kernel.snapshot import ObjectRef, SinkToken, StagedObject
+from arkflow_kernel.snapshot import ObjectRef, SinkToken
 from arkflow_ray.components.outputs.file_errors import CREATE_FOLDER, os_failure
 from arkflow_ray.components.outputs.hidden_files import (
     NO_LINKS,
@@ -49,12 +48,13 @@ class EpochPublication:
     """
 
     def __init__(
-        self, operator: str, folder: str, objects: ObjectStore, owner: str | None = None
+        self, operator: str, folder: str, staging: Staging, owner: str | None = None
     ) -> None:
-        self._operator, self._folder, self._objects = operator, Path(folder), objects
-        self._owner = owner
+        self._operator, self._folder, self._owner = operator, Path(folder), owner
+        self._objects, self._lane = staging.objects, staging.lane
+        self._generation = staging.generation
 
-    def open(self, generation: Generation, lane: int) -> None:
+    def open(self) -> None:
         """Prove that files can be published, and that the names of this generation are free."""
         self._make_folder()
         clear_dead(self._folder, self._owner)
@@ -65,15 +65,18 @@ class EpochPublication:
         except OSError as error:
             raise self._failure("publish a part", error) from error
         for name in names:
-            self._refuse_later_part(name, generation, lane)
+            self._refuse_later_part(name)
 
     def publish(self, token: SinkToken) -> None:
         """Show every file of the token; those that are there stay. Costs one sync of the folder."""
         self._make_folder()
         stem = epoch_stem(token)
+        # What this process put, the store has just verified.
+        proved = token.epoch.generation == self._generation
         try:
             for number, staged in enumerate(token.objects, start=1):
-                self._show(staged, self._folder / part_name(stem, number, staged.extension))
+                final = self._folder / part_name(stem, number, staged.extension)
+                self._show(staged.object, final, proved=proved)
             sync_folder(self._folder)
         except OSError as error:
             raise self._failure("publish a part", error) from error
@@ -84,23 +87,25 @@ class EpochPublication:
         except OSError as error:
             raise self._failure(CREATE_FOLDER, error) from error
 
-    def _refuse_later_part(self, name: str, generation: Generation, lane: int) -> None:
+    def _refuse_later_part(self, name: str) -> None:
         found = _EPOCH_PART.match(name)
         if found is None:
             return
-        of_generation, checkpoint, of_lane = (int(digits) for digits in found.groups())
+        generation, checkpoint, lane = (int(digits) for digits in found.groups())
         # Checkpoint 0 is of a sink that delivers at least once; it takes no name that is taken.
-        if of_generation >= generation and of_lane == lane and checkpoint > 0:
+        if generation >= self._generation and lane == self._lane and checkpoint > 0:
             raise SinkError(
                 f"output '{self._operator}': '{self._folder / name}' has a name that generation "
-                f"{generation} of this job, which only begins, or a later one will need. {_OTHERS}"
+                f"{self._generation} of this job, which only begins, or a later one will need. "
+                f"{_OTHERS}"
             )
 
-    def _show(self, staged: StagedObject, final: Path) -> None:
-        ref = staged.object
+    def _show(self, ref: ObjectRef, final: Path, *, proved: bool) -> None:
         source = self._objects.local_path(ref.name)
         if self._is_shown(ref, source, final):
             return
+        if source is not None:
+            self._check(ref, source, final, proved=proved)
         if source is None or not self._linked(ref, source, final):
             self._copy(ref, final)
 
@@ -116,13 +121,16 @@ class EpochPublication:
             f"into it. {_OTHERS}"
         )
 
-    def _linked(self, ref: ObjectRef, source: Path, final: Path) -> bool:
-        """Whether the file is there now; False: it has to be copied."""
-        if not source.exists() or source.stat().st_size != ref.size:
+    def _check(self, ref: ObjectRef, source: Path, final: Path, *, proved: bool) -> None:
+        whole = source.exists() and source.stat().st_size == ref.size
+        if not whole or not (proved or self._objects.is_copy(ref, source)):
             raise CorruptObjectError(
                 f"output '{self._operator}': object '{ref.name}' of the checkpoint store is "
                 f"missing or damaged, and '{final}' is not there either"
             )
+
+    def _linked(self, ref: ObjectRef, source: Path, final: Path) -> bool:
+        """Whether the file is there now; False: it has to be copied."""
         try:
             os.link(source, final)
         except FileExistsError:

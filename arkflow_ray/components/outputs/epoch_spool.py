@@ -9,6 +9,7 @@ import secrets
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from arkflow_kernel.checkpoint_ports import Staging
 from arkflow_kernel.errors import SinkError
@@ -18,6 +19,8 @@ from arkflow_ray.components.outputs.file_errors import os_failure
 from arkflow_ray.components.outputs.hidden_files import discard_file
 from arkflow_ray.components.outputs.part_stream import PartStream
 
+_REMEDY: Final = "set another checkpoint root"
+
 
 class SpoolPlace:
     """A `PartPlace` in the store's spool. A finished part is a closed file there, not yet synced:
@@ -26,14 +29,16 @@ class SpoolPlace:
 
     def __init__(self, operator: str, staging: Staging) -> None:
         self._operator, self._staging = operator, staging
+        self._folder = "the spool of the checkpoint store"
         self._path: Path | None = None
         self._stream: PartStream | None = None
 
     def begin(self) -> PartStream:
         """See `PartPlace`."""
         name = f"{self._staging.name}-{os.getpid()}-{secrets.token_hex(8)}.part"
-        path = self._staging.objects.spool / name
         try:
+            path = self._staging.objects.spool / name
+            self._folder = str(path.parent)
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise self.failure("create a part", error) from error
@@ -60,8 +65,7 @@ class SpoolPlace:
 
     def failure(self, doing: str, error: OSError) -> SinkError:
         """See `PartPlace`."""
-        folder = str(self._staging.objects.spool)
-        return os_failure(self._operator, folder, doing, error, "move the checkpoint root")
+        return os_failure(self._operator, self._folder, doing, error, _REMEDY)
 
 
 @dataclass(slots=True)

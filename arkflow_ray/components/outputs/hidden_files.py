@@ -1,9 +1,10 @@
 """Unfinished files in a local folder: made, given their final name in one step, cleared away.
 
-A file that no reader may see is called `.<stem>-<owner>-<process>-<nonce>.tmp`, and whoever writes
-it holds a lock (flock) on it until it has its name. `owner` stands for one sink of one job. So what
-a dead process left behind is told from the file of a living one: it is of the same owner, and
-nobody holds its lock. Where the file system knows no locks, nothing is cleared away.
+A file that no reader may see is called `.<stem>-<owner>-<host>-<process>-<nonce>.tmp`, and whoever
+writes it holds a lock (flock) on it until it has its name. `owner` stands for one sink of one job.
+So what a dead process left behind is told from the file of a living one: it is of the same owner,
+nobody holds its lock, and it was made on this machine or is old, for locks of some network file
+systems do not reach other machines. Where the file system knows no locks, nothing is cleared away.
 """
 
 import contextlib
@@ -12,6 +13,8 @@ import fcntl
 import hashlib
 import os
 import secrets
+import socket
+import time
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +22,9 @@ from arkflow_ray.components.outputs.part_stream import PartStream
 
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
 """How a file system says that it has no hard links, or not this one."""
+
+FOREIGN_AGE_S: Final = 7 * 24 * 3600
+"""Files of other machines are cleared away when unchanged for so long."""
 
 _OWNER_CHARS: Final = 16
 
@@ -35,7 +41,7 @@ def owner_of(job: str | None, operator: str) -> str | None:
 
 def create_hidden(folder: Path, stem: str, owner: str | None) -> tuple[Path, int]:
     """A new, empty, locked file that readers skip, and its descriptor. Raises `OSError`."""
-    mark = "" if owner is None else f"-{owner}"
+    mark = "" if owner is None else f"-{owner}-{_host()}"
     while True:
         path = folder / f".{stem}{mark}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -63,16 +69,23 @@ def clear_dead(folder: Path, owner: str | None) -> int:
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             if name.startswith(".") and name.endswith(".tmp") and f"-{owner}-" in name:
-                cleared += _clear_if_dead(folder / name)
+                cleared += _clear_if_dead(folder / name, ours=f"-{owner}-{_host()}-" in name)
     return cleared
 
 
-def _clear_if_dead(path: Path) -> bool:
+def _host() -> str:
+    """This machine's name, as it can stand in a file's."""
+    return "".join(c if c.isalnum() else "_" for c in socket.gethostname())[:64] or "host"
+
+
+def _clear_if_dead(path: Path, *, ours: bool) -> bool:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
+        if not ours and time.time() - os.fstat(descriptor).st_mtime < FOREIGN_AGE_S:
+            return False
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         path.unlink()
     except OSError:
@@ -153,6 +166,7 @@ def sync_folder(path: Path) -> None:
 
 
 __all__ = [
+    "FOREIGN_AGE_S",
     "NO_LINKS",
     "clear_dead",
     "create_hidden",

@@ -7,12 +7,14 @@ broken. For operators see `operator_harness.py`.
 import json
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId
+from arkflow_kernel.checkpoint_ports import EpochSink
+from arkflow_kernel.errors import StoreError
+from arkflow_kernel.ids import CheckpointId, Generation, MonotonicMs, Sequence, SplitId
 from arkflow_kernel.ports import (
     NothingYet,
     ReplayKind,
@@ -23,6 +25,8 @@ from arkflow_kernel.ports import (
     SplitPosition,
     WriteReceipt,
 )
+from arkflow_kernel.protocol import CommitPermit
+from arkflow_kernel.snapshot import Epoch, SinkToken
 
 READS_MAX = 100_000
 """Reads after which a source that should end has not."""
@@ -202,4 +206,109 @@ def _check_broken_sink(sink: SinkWriter) -> None:
     raise AssertionError("the broken sink opened")
 
 
-__all__ = ["SourceHistory", "check_sink_writer", "check_source_reader"]
+MakeEpochSink = Callable[[Generation], EpochSink]
+"""A new sink of a generation; all share one store, one target, one lane."""
+
+_PERMIT = CommitPermit("the contract of a port")
+
+
+def check_epoch_sink(
+    make: MakeEpochSink,
+    batches: Seq[pa.RecordBatch],
+    visible: Callable[[], list[dict[str, Any]]],
+    *,
+    fail_once: Callable[[], None] | None = None,
+) -> list[SinkToken]:
+    """An exactly-once sink (X1): shows the rows of published tokens and no others, once, in order.
+
+    `visible` reads the target, empty at first. `fail_once` lets one of the next operations of the
+    store raise `StoreError`. At least three batches, none empty. Returns the published tokens.
+    """
+    rows = [batch.to_pylist() for batch in batches]
+    first, tokens = make(Generation(1)), list[SinkToken]()
+    try:
+        first.open()
+        tokens += _seal_and_stage(first, batches, fail_once)
+        assert [sum(o.rows for o in token.objects) for token in tokens] == [len(r) for r in rows]
+        assert not visible(), "rows of a token that is not published are visible"
+        for number, token in enumerate(tokens[:-1], start=1):
+            first.publish(token, _PERMIT)
+            assert visible() == [row for one in rows[:number] for row in one], number
+            first.publish(token, _PERMIT)
+    finally:
+        first.close()
+    published = [row for one in rows[:-1] for row in one]
+    assert visible() == published, "a second publication or close changed what is visible"
+    successor = make(Generation(2))
+    try:
+        for token in tokens[-2:]:
+            successor.publish(token, _PERMIT)
+        published += rows[-1]
+        assert visible() == published, "a token of an earlier process is not published as it was"
+        successor.open()
+        successor.write(Sequence(1), batches[0], MonotonicMs(0))
+        successor.seal(_epoch(2, 2))
+        tokens += successor.stage(_epoch(2, 2))
+        successor.publish(tokens[-1], _PERMIT)
+        published += rows[0]
+        _discard_sealed_and_open(successor, batches)
+    finally:
+        successor.close()
+    assert visible() == published, "rows without a published token are visible, or one's are not"
+    return tokens
+
+
+def _epoch(generation: int, checkpoint: int) -> Epoch:
+    return Epoch(Generation(generation), CheckpointId(checkpoint))
+
+
+def _seal_and_stage(
+    sink: EpochSink, batches: Seq[pa.RecordBatch], fail_once: Callable[[], None] | None
+) -> list[SinkToken]:
+    """Each batch is an epoch, with an empty one behind each. The first is staged when the second
+    is written, the others together, in a call that follows one that failed.
+    """
+    tokens, receipts = list[SinkToken](), list[WriteReceipt]()
+    for number, batch in enumerate(batches, start=1):
+        receipt = sink.write(Sequence(number), batch, MonotonicMs(number))
+        _check_receipt(receipts, receipt, number)
+        if receipt.roll_at_ms is not None and number % 2:
+            _check_receipt(receipts, sink.roll(receipt.roll_at_ms), number)
+        if number == 2:
+            tokens += sink.stage(_epoch(1, 2))
+        sink.seal(_epoch(1, 2 * number - 1))
+        sink.seal(_epoch(1, 2 * number))
+    last = 2 * len(batches)
+    if fail_once is not None:
+        fail_once()
+        try:
+            sink.stage(_epoch(1, last))
+        except StoreError:
+            pass
+        else:
+            raise AssertionError("the store failed and staging did not")
+    tokens += sink.stage(_epoch(1, last))
+    assert sink.stage(_epoch(1, last)) == (), "an epoch was staged twice"
+    assert [token.epoch.checkpoint for token in tokens] == list(range(1, last, 2))
+    assert len({(token.sink, token.lane) for token in tokens}) == 1
+    json.dumps([asdict(token) for token in tokens])
+    return tokens
+
+
+def _discard_sealed_and_open(sink: EpochSink, batches: Seq[pa.RecordBatch]) -> None:
+    """Before a close: an epoch that is staged, one that is sealed, and one at work."""
+    sink.write(Sequence(2), batches[0], MonotonicMs(0))
+    sink.seal(_epoch(2, 3))
+    sink.stage(_epoch(2, 3))
+    sink.write(Sequence(3), batches[1], MonotonicMs(0))
+    sink.seal(_epoch(2, 4))
+    sink.write(Sequence(4), batches[2], MonotonicMs(0))
+
+
+__all__ = [
+    "MakeEpochSink",
+    "SourceHistory",
+    "check_epoch_sink",
+    "check_sink_writer",
+    "check_source_reader",
+]

@@ -1,7 +1,9 @@
 """Fixtures for outputs: a file sink over a temporary folder, and readers of what it published."""
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,93 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 
+from arkflow_kernel.checkpoint_ports import ObjectStore, Staging
+from arkflow_kernel.errors import CorruptObjectError, StoreError
+from arkflow_kernel.ids import Generation
+from arkflow_kernel.snapshot import ObjectRef
 from arkflow_ray.components.api import BuildContext
+from arkflow_ray.components.outputs.epoch_file import EpochFileSink
 from arkflow_ray.components.outputs.file import FileSink, build
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
 
 OpenSink = Callable[..., FileSink]
+
+
+class SmallStore:
+    """An `ObjectStore` of a folder, as simple as one can be.
+
+    `links`: whether objects can be seen as files. `fail_at`: which `put_file` fails next, from 1.
+    """
+
+    def __init__(self, root: Path, *, links: bool = True) -> None:
+        self._objects = root / "objects"
+        self._spool = root / "spool"
+        self._links = links
+        self.fail_at = 0
+        for folder in (self._objects, self._spool):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def put(self, name: str, parts: Sequence[pa.Buffer | bytes]) -> ObjectRef:
+        path = self._spool / name
+        path.write_bytes(b"".join(bytes(part) for part in parts))
+        return self.put_file(name, path)
+
+    def put_file(self, name: str, path: Path) -> ObjectRef:
+        self.fail_at -= 1
+        if self.fail_at == 0:
+            raise StoreError("the store is away")
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        os.link(path, self._objects / name)
+        path.unlink()
+        data = (self._objects / name).read_bytes()
+        return ObjectRef(name, len(data), hashlib.sha256(data).hexdigest())
+
+    def read(self, ref: ObjectRef, offset: int = 0, length: int | None = None) -> pa.Buffer:
+        path = self._objects / ref.name
+        if not path.exists() or path.stat().st_size != ref.size:
+            raise CorruptObjectError(f"object '{ref.name}' is missing or damaged")
+        end = ref.size if length is None else offset + length
+        return pa.py_buffer(path.read_bytes()[offset:end])
+
+    def local_path(self, name: str) -> Path | None:
+        return self._objects / name if self._links else None
+
+    def is_copy(self, ref: ObjectRef, path: Path) -> bool:
+        data = path.read_bytes()
+        return len(data) == ref.size and hashlib.sha256(data).hexdigest() == ref.checksum
+
+    @property
+    def spool(self) -> Path:
+        return self._spool
+
+    def names(self) -> list[str]:
+        """Of all objects."""
+        return sorted(entry.name for entry in self._objects.iterdir())
+
+
+def epoch_sink(
+    folder: Path, objects: ObjectStore, generation: int = 1, lane: int = 0, **config: Any
+) -> EpochFileSink:
+    """An exactly-once sink of operator `sink` in job `job`, not opened."""
+    given = {"format": "json", **config, "path": str(folder)}
+    staging = Staging(objects, Generation(generation), lane, f"{generation:010d}-c-0-sink")
+    context = BuildContext(operator="sink", staging=staging, job="job")
+    sink = build(FileOutputConfig.model_validate(given), context)
+    assert isinstance(sink, EpochFileSink)
+    return sink
+
+
+@pytest.fixture
+def make_epoch_sink() -> Callable[..., EpochFileSink]:
+    """See `epoch_sink`."""
+    return epoch_sink
+
+
+@pytest.fixture
+def small_store() -> type[SmallStore]:
+    """See `SmallStore`."""
+    return SmallStore
 
 
 def _read(part: Path) -> list[dict[str, Any]]:
