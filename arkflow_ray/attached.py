@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from arkflow_kernel.errors import ArkflowError, ClusterError, ComponentError
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
+from arkflow_ray.door.server import open_doors
 from arkflow_ray.observability.display import Display
 from arkflow_ray.observability.figures import JobFigures, figures
 from arkflow_ray.observability.results import JobResult, job_result
@@ -123,6 +124,7 @@ def run_attached(
                 raise KeyboardInterrupt from error
             raise
         signals.started()
+        doors = open_doors(list(running.jobs.values()), display.note)
         try:
             if signals.asked:
                 raise KeyboardInterrupt
@@ -132,6 +134,9 @@ def run_attached(
         except BaseException:
             running.close()
             raise
+        finally:
+            if doors is not None:
+                doors.close()
         running.close()
         return results
 
@@ -197,12 +202,17 @@ class AttachedRun:
             if status.state is JobState.RUNNING:
                 self._running_ms.setdefault(running.job, status.since.now_ms)
             found.append(figures(running.graph, status))
-            self._tell(running.job, status)
+            self._tell(running, status)
         return found
 
-    def _tell(self, job: str, status: JobStatus) -> None:
+    def _tell(self, running: RunningJob, status: JobStatus) -> None:
         """What happened to a job since we looked last: restarts, and what stalls."""
-        for event in self._stories.setdefault(job, JobStory(job)).news(status):
+        story = self._stories.get(running.job)
+        if story is None:
+            checkpoints = running.graph.checkpoint is not None
+            story = JobStory(running.job, checkpoints=checkpoints)
+            self._stories[running.job] = story
+        for event in story.news(status):
             self._display.event(event)
 
     def _results(self) -> list[JobResult]:

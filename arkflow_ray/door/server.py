@@ -297,6 +297,8 @@ class Doors:
 def open_doors(jobs: Sequence[RunningJob], note: Callable[[str], None]) -> Doors | None:
     """Open a door for every job; None if there is no safe place, which `note` hears."""
     listeners: list[tuple[DoorListener, RunningJob]] = []
+    if not jobs:
+        return None
     try:
         folder = make_folder()
         for running in jobs:
@@ -306,7 +308,7 @@ def open_doors(jobs: Sequence[RunningJob], note: Callable[[str], None]) -> Doors
             listener.close()
         note(f"{NO_DOOR}: {error}")
         return None
-    return Doors(listeners) if listeners else None
+    return Doors(listeners)
 
 
 __all__ = [

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.protocol import JobState
 from arkflow_ray.observability.figures import JobFigures, ProcessFigures, RateMeter, restarts_text
+from arkflow_ray.observability.job_event import JobEvent
 from arkflow_ray.observability.screen import Screen
-from arkflow_ray.observability.story import JobEvent
 
 PROGRESS_S: Final = 10.0
 """Between two progress lines of a job, where there is no terminal."""
@@ -183,6 +183,8 @@ def _state(job: JobFigures) -> str:
 def _progress(job: JobFigures, rate: float) -> str:
     parts = [f"{job.state.value}, {job.read:,} rows read, {job.rows_written:,} written"]
     parts.append(f"{rate:,.0f} rows/s, {job.bad:,} bad")
+    if job.checkpoint is not None and job.checkpoint.last:
+        parts.append(f"checkpoint {job.checkpoint.last}")
     if job.restarts:
         parts.append(restarts_text(job.restarts))
     return ", ".join(parts)
@@ -200,6 +202,7 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
             "bad_rows": job.bad,
             "skipped_rows": job.skipped,
             "restarts": job.restarts,
+            "checkpoint": None if job.checkpoint is None else asdict(job.checkpoint),
             "channels": {str(each.channel): _figures(each) for each in job.channels},
             "processes": {str(each.chain): _figures(each) for each in job.processes},
         }

@@ -31,6 +31,19 @@ class ProcessFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointFigures:
+    """What a job in checkpoint mode has saved.
+
+    `last` is the newest round that this run completed, 0 for none; `restored` what the running
+    attempt began from, None for nothing; `root` where it lies, None if it ends with the run.
+    """
+
+    last: int = 0
+    restored: str | None = None
+    root: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobFigures:
     """One job's counters at one moment. `written` is rows per sink; `ready` of `chains` run.
 
@@ -51,6 +64,7 @@ class JobFigures:
     restarts: int = 0
     channels: tuple[ChannelStatistics, ...] = ()
     processes: tuple[ProcessFigures, ...] = ()
+    checkpoint: CheckpointFigures | None = None
 
     @property
     def rows_written(self) -> int:
@@ -90,7 +104,17 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         status.restarts,
         tuple(channels),
         tuple(_processes(status)),
+        _checkpoint(graph, status),
     )
+
+
+def _checkpoint(graph: ExecutionGraph, status: JobStatus) -> CheckpointFigures | None:
+    if graph.checkpoint is None:
+        return None
+    told = status.checkpoints
+    if told is None:
+        return CheckpointFigures(root=graph.checkpoint.root)
+    return CheckpointFigures(int(told.last), told.restored, graph.checkpoint.root)
 
 
 def _processes(status: JobStatus) -> Iterator[ProcessFigures]:
@@ -134,4 +158,12 @@ class RateMeter:
         return (last - first) / (last_s - first_s)
 
 
-__all__ = ["RATE_WINDOW_S", "JobFigures", "ProcessFigures", "RateMeter", "figures", "restarts_text"]
+__all__ = [
+    "RATE_WINDOW_S",
+    "CheckpointFigures",
+    "JobFigures",
+    "ProcessFigures",
+    "RateMeter",
+    "figures",
+    "restarts_text",
+]

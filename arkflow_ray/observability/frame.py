@@ -61,6 +61,8 @@ def _state(job: JobFigures) -> str:
     state = str(job.state.value)
     if job.state is JobState.DEPLOYING:
         state = f"deploying {job.ready}/{job.chains} chains"
+    if job.checkpoint is not None and job.checkpoint.last:
+        state += f", checkpoint {job.checkpoint.last}"
     return f"{state}, {restarts_text(job.restarts)}" if job.restarts else state
 
 

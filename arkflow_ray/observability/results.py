@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from arkflow_kernel.errors import (
@@ -13,7 +13,7 @@ from arkflow_kernel.errors import (
     ProtocolError,
 )
 from arkflow_kernel.protocol import JobOutcome, OutcomeKind
-from arkflow_ray.observability.figures import JobFigures
+from arkflow_ray.observability.figures import CheckpointFigures, JobFigures
 
 _ADVICE: Final[tuple[tuple[type[ArkflowError], str], ...]] = (
     # The time-out's own message says what to do.
@@ -53,6 +53,7 @@ class JobResult:
     duration_s: float
     error: ArkflowError | None = None
     restarts: int = 0
+    checkpoint: CheckpointFigures | None = None
 
     @property
     def rows_per_s(self) -> float | None:
@@ -82,6 +83,7 @@ class JobResult:
             "duration_s": round(self.duration_s, 3),
             "rows_per_s": None if self.rows_per_s is None else round(self.rows_per_s, 1),
             "restarts": self.restarts,
+            "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
             "error": None
             if error is None
             else {"type": type(error).__name__, "message": error.message},
@@ -100,6 +102,7 @@ def job_result(last: JobFigures, outcome: JobOutcome, duration_s: float) -> JobR
         duration_s,
         outcome.error,
         last.restarts,
+        last.checkpoint,
     )
 
 
@@ -132,6 +135,8 @@ def _text(result: JobResult, types: Mapping[str, str]) -> str:
         lines.append(f"  skipped  {_rows(result.skipped_rows)}")
     if result.restarts:
         lines.append(f"  restarts {result.restarts:,}; the figures are those of the last attempt")
+    if result.checkpoint is not None:
+        lines += [f"  saved    {text}" for text in _saved(result, result.checkpoint)]
     note = _figures_note(result)
     if note:
         lines.append(f"  note     {note}")
@@ -141,6 +146,21 @@ def _text(result: JobResult, types: Mapping[str, str]) -> str:
         if hint:
             lines.append(f"  to do    {hint}")
     return "\n".join(lines) + "\n"
+
+
+def _saved(result: JobResult, checkpoint: CheckpointFigures) -> list[str]:
+    """What is left of the job for a later run, as at most one sentence."""
+    finished = result.outcome == OutcomeKind.FINISHED.value
+    if checkpoint.root is None:
+        advice = "with a `checkpoint:` block a later run continues"
+        return [] if finished else [f"nothing: checkpoints ended with this run; {advice}"]
+    if not checkpoint.last:
+        if finished:
+            return []
+        begins = checkpoint.restored or "its beginning"
+        return [f"nothing in this run; the next run of this file begins at {begins}"]
+    tail = "; the job is finished" if finished else "; the next run of this file continues from it"
+    return [f"checkpoint {checkpoint.last} in {checkpoint.root}{tail}"]
 
 
 def _figures_note(result: JobResult) -> str:

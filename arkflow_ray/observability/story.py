@@ -4,39 +4,32 @@ A job's status holds the last changes of its state and what stalls now. Somebody
 several times a second; this remembers what was told.
 """
 
-from dataclasses import dataclass, field
-
 from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.metrics import Wait
 from arkflow_kernel.protocol import JobState, JobStatus, Transition
+from arkflow_ray.observability.checkpoint_story import CheckpointStory
+from arkflow_ray.observability.job_event import JobEvent
 
 AT_ONCE = "at once"
 """How the cause of a restart that does not wait ends: nobody needs a line for that."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobEvent:
-    """A line for the user, and its fields for log lines in JSON. `warning`: something is wrong."""
-
-    text: str
-    warning: bool
-    fields: dict[str, object] = field(default_factory=dict)
-
-
 class JobStory:
-    """What was told of one job."""
+    """What was told of one job. `checkpoints`: it makes some."""
 
-    def __init__(self, job: str) -> None:
+    def __init__(self, job: str, *, checkpoints: bool = False) -> None:
         self._job = job
         self._told = 0
         self._cause = ""
         self._generation: Generation | None = None
         self._stalled: set[tuple[ChainId, str]] = set()
+        self._saved = CheckpointStory(job) if checkpoints else None
 
     def news(self, status: JobStatus) -> list[JobEvent]:
         """What is worth a line and was not told yet, in the order in which it happened."""
         found = [self._changed(status, change) for change in self._new_transitions(status)]
-        return [*(event for event in found if event is not None), *self._waits(status)]
+        saved = [] if self._saved is None else self._saved.news(status)
+        return [*(event for event in found if event is not None), *saved, *self._waits(status)]
 
     def _new_transitions(self, status: JobStatus) -> list[Transition]:
         new = [change for change in status.transitions if change.number > self._told]

@@ -18,7 +18,13 @@ from arkflow_kernel.metrics import ChainStatistics, ChainUsage, ChannelStatistic
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
-from arkflow_ray.observability.figures import JobFigures, ProcessFigures, RateMeter, figures
+from arkflow_ray.observability.figures import (
+    CheckpointFigures,
+    JobFigures,
+    ProcessFigures,
+    RateMeter,
+    figures,
+)
 from arkflow_ray.observability.results import advice, job_result, results_json, results_text
 
 
@@ -128,11 +134,53 @@ def test_a_result_is_told_in_json() -> None:
                 "duration_s": 2.0,
                 "rows_per_s": 1000.0,
                 "restarts": 0,
+                "checkpoint": None,
                 "error": {"type": "SinkError", "message": "full"},
             }
         ],
         "exit_code": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "checkpoint", "told"),
+    [
+        (
+            OutcomeKind.STOPPED,
+            CheckpointFigures(12, None, "file:///c"),
+            "  saved    checkpoint 12 in file:///c; the next run of this file continues from it\n",
+        ),
+        (
+            OutcomeKind.FINISHED,
+            CheckpointFigures(12, None, "file:///c"),
+            "  saved    checkpoint 12 in file:///c; the job is finished\n",
+        ),
+        (
+            OutcomeKind.FAILED,
+            CheckpointFigures(0, "checkpoint 9", "file:///c"),
+            "  saved    nothing in this run; the next run of this file begins at checkpoint 9\n",
+        ),
+        (
+            OutcomeKind.FAILED,
+            CheckpointFigures(0, None, "file:///c"),
+            "  saved    nothing in this run; the next run of this file begins at its beginning\n",
+        ),
+        (
+            OutcomeKind.STOPPED,
+            CheckpointFigures(3, None, None),
+            "  saved    nothing: checkpoints ended with this run; with a `checkpoint:` block a "
+            "later run continues\n",
+        ),
+        (OutcomeKind.FINISHED, CheckpointFigures(3, None, None), ""),
+    ],
+)
+def test_a_result_says_what_is_left_for_a_later_run(
+    kind: OutcomeKind, checkpoint: CheckpointFigures, told: str
+) -> None:
+    result = job_result(replace(FINISHED, checkpoint=checkpoint), JobOutcome(kind), 2.0)
+    text = results_text([result])
+    assert told in text
+    assert ("  saved  " in text) == bool(told)
 
 
 def test_a_failure_is_told_with_its_notes_and_what_to_do() -> None:
