@@ -13,6 +13,7 @@ from arkflow_kernel.fusion import FusedChain, fuse
 from arkflow_kernel.ids import EdgeId, JobId, OperatorId, OutputId, SubtaskIndex, TaskId
 from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec, RestartSpec
 from arkflow_kernel.job_mode import decide_mode, keeps
+from arkflow_kernel.limits import STATE_MEMORY_BYTES
 from arkflow_kernel.operator_config import STATE_OUTPUT_DEFAULT, STATE_OUTPUT_KEY
 from arkflow_kernel.plan import (
     ChainPlan,
@@ -199,6 +200,7 @@ class _ChainPlanner:
             key_fields=self._topology.keys(spec.id),
             count_field=spec.config.get(STATE_OUTPUT_KEY, STATE_OUTPUT_DEFAULT),
             max_bytes=None if given is None else given.max_bytes,
+            memory_bytes=STATE_MEMORY_BYTES if given is None else given.memory_bytes,
             ttl_ms=None if given is None else given.ttl_ms,
             max_parallelism=self._topology.job.max_parallelism,
         )

@@ -9,7 +9,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT, ROUND_TIMEOUT_MS, WORKERS_MAX
+from arkflow_kernel.limits import (
+    MAX_PARALLELISM_DEFAULT,
+    ROUND_TIMEOUT_MS,
+    STATE_MEMORY_BYTES,
+    WORKERS_MAX,
+)
 
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -47,6 +52,7 @@ class StateSpec(Spec):
     format_version: int = 1
     max_pending_transactions: int = 4096
     max_bytes: int | None = None
+    memory_bytes: PositiveInt = STATE_MEMORY_BYTES
 
 
 class CheckpointSpec(Spec):

@@ -80,6 +80,9 @@ STORY_ENTRIES_MAX: Final = 32
 STAGED_BYTES_MAX: Final = 64 * MIB
 """Keys and values that one lane item may change in the state of its chain (S3)."""
 
+STATE_MEMORY_BYTES: Final = 1_024 * MIB
+"""Memory that one state takes before entries go to local files (S5)."""
+
 WORKERS_MAX: Final = 256
 """Upper bound of `thread_num`: each worker is a thread and may hold a batch of 8 MiB."""
 
@@ -156,6 +159,7 @@ __all__ = [
     "SLICE_ROWS_MAX",
     "STAGED_BYTES_MAX",
     "STALL_TIMEOUT_MS",
+    "STATE_MEMORY_BYTES",
     "STORY_ENTRIES_MAX",
     "TEARDOWN_TIMEOUT_MS",
     "TRANSITIONS_KEPT_MAX",

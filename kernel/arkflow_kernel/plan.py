@@ -25,6 +25,7 @@ from arkflow_kernel.limits import (
     CHECKPOINT_INTERVAL_EPHEMERAL_MS,
     MAX_PARALLELISM_DEFAULT,
     ROUND_TIMEOUT_MS,
+    STATE_MEMORY_BYTES,
 )
 
 
@@ -73,7 +74,8 @@ class StatePlan:
     """What one operator keeps per key (S1).
 
     `count_field`: the column that gets the running row count of the key (`stateful: true`).
-    `max_bytes` bounds keys and values of live entries (S4); `ttl_ms` is None for no limit.
+    `max_bytes` bounds keys and values of live entries (S4); `ttl_ms` is None for no limit. Beyond
+    `memory_bytes` of memory, entries go to local files (S5).
     """
 
     namespace: str
@@ -82,6 +84,7 @@ class StatePlan:
     max_bytes: int | None = None
     ttl_ms: int | None = None
     max_parallelism: int = MAX_PARALLELISM_DEFAULT
+    memory_bytes: int | None = STATE_MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)

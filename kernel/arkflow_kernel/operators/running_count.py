@@ -10,6 +10,7 @@ from arkflow_kernel.state.api import KeyedState, StateAddress
 from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.state.memory import MemoryState
 from arkflow_kernel.state_journal import CommitOnAck
+from arkflow_kernel.state_snapshots import ChainStates
 
 COUNT_STATE = "count"
 """Name of the state that holds the counts."""
@@ -57,9 +58,16 @@ class RunningCount:
 
 
 def counted(
-    inner: Operator, operator: OperatorId, plan: StatePlan, journal: CommitOnAck
+    inner: Operator,
+    operator: OperatorId,
+    plan: StatePlan,
+    journal: CommitOnAck,
+    states: ChainStates | None = None,
 ) -> RunningCount:
-    """The operator behind its running count, with a state of its own in the chain's journal."""
+    """The operator behind its running count, with a state of its own in the chain's journal.
+
+    `states` are those of the chain, if it takes snapshots or spills.
+    """
     state = MemoryState(
         StateAddress(plan.namespace, operator, COUNT_STATE),
         plan.key_fields,
@@ -68,8 +76,11 @@ def counted(
         ttl_ms=plan.ttl_ms,
         max_bytes=plan.max_bytes,
         max_parallelism=plan.max_parallelism,
+        memory_bytes=plan.memory_bytes,
     )
     journal.joined(state)
+    if states is not None:
+        states.joined(state)
     return RunningCount(inner, state, plan)
 
 

@@ -7,8 +7,10 @@ NaN are one key, all nulls are one key.
 """
 
 import hashlib
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -136,7 +138,10 @@ def _bytes(values: AnyArray) -> KeyPart:
 
 
 def hash_bytes(values: AnyArray) -> Words:
-    """A 64-bit hash of each value, eight bytes of all values at a time. Not for persistence."""
+    """A 64-bit hash of each value, eight bytes of all values at a time.
+
+    Runs are sorted by it: another one is another format of runs (S9).
+    """
     count = len(values)
     buffers = values.buffers()
     offsets = raw(buffers[1], np.int64)[values.offset : values.offset + count + 1]
@@ -170,6 +175,32 @@ def combined_hashes(parts: tuple[KeyPart, ...]) -> Words:
         mixed = (hashes ^ part.words ^ (part.tags.astype(np.uint64) << np.uint64(56))) * _PRIME
         hashes = (mixed ^ (mixed >> _HALF)) * _PRIME
     return hashes
+
+
+def parts_joined(parts: Seq[KeyPart]) -> KeyPart:
+    """The values of all parts, one after the other."""
+    data = None
+    if any(part.data is not None for part in parts):
+        data = pa.concat_arrays([_data_of(part) for part in parts])
+    tags = np.concatenate([part.tags for part in parts])
+    return KeyPart(tags, np.concatenate([part.words for part in parts]), data)
+
+
+def _data_of(part: KeyPart) -> AnyArray:
+    if part.data is not None:
+        return part.data
+    empty: AnyArray = pa.repeat(pa.scalar(b"", pa.large_binary()), len(part.words))
+    return empty
+
+
+def parts_equal(mine: KeyPart, other: KeyPart) -> Mask:
+    """Which values are equal, place by place."""
+    same: Mask = (mine.words == other.words) & (mine.tags == other.tags)
+    if mine.data is not None and other.data is not None:
+        places = np.flatnonzero(same & (mine.tags == KeyTag.BYTES))
+        equal: Any = pc.equal(taken(mine.data, places), taken(other.data, places))
+        same[places] = np.asarray(equal, dtype=np.bool_)
+    return same
 
 
 def restored(part: KeyPart, kind: pa.DataType) -> AnyArray:
@@ -230,5 +261,7 @@ __all__ = [
     "combined_hashes",
     "hash_bytes",
     "inexact",
+    "parts_equal",
+    "parts_joined",
     "restored",
 ]

@@ -207,6 +207,10 @@ class KeyIndex:
         """The keys of these slots."""
         return tuple(column.part(slots) for column in self._columns)
 
+    def hashes(self, slots: Slots) -> Words:
+        """The hashes of the keys of these slots."""
+        return self._hashes.room[slots]
+
     def _places(self, hashes: Words) -> Slots:
         return ((hashes * _SPREAD) >> np.uint64(64 - self._bits)).astype(np.int64)
 

@@ -73,10 +73,15 @@ def key_rows(columns: Seq[AnyArray]) -> KeyRows:
         first = _first_rows(codes, len(parts[0].words))
     else:
         codes, first, parts = _several(columns)
+    return KeyRows(codes, first, parts, combined_hashes(parts), key_sizes(parts), types)
+
+
+def key_sizes(parts: tuple[KeyPart, ...]) -> npt.NDArray[np.int64]:
+    """Encoded bytes of each key (S4); of several fields each counts 4 more."""
     sizes = parts[0].sizes()
     if len(parts) > 1:
         sizes = sum((part.sizes() for part in parts[1:]), sizes) + 4 * len(parts)
-    return KeyRows(codes, first, parts, combined_hashes(parts), sizes, types)
+    return sizes
 
 
 def _encoded(column: AnyArray) -> tuple[Slots, AnyArray]:
@@ -122,4 +127,4 @@ def _several(columns: Seq[AnyArray]) -> tuple[Slots, Slots, tuple[KeyPart, ...]]
     return combined, first, parts
 
 
-__all__ = ["KeyRows", "key_rows"]
+__all__ = ["KeyRows", "key_rows", "key_sizes"]

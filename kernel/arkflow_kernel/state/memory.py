@@ -1,31 +1,39 @@
-"""Keyed state in memory: an index from key to slot, and columns by slot.
+"""Keyed state: a table in memory, and local runs for what does not fit its budget.
 
 Writes are made in place, with what they replace kept by the transaction: that is the same as
 staging them aside, since nobody but the item itself reads before it ends, and costs one pass.
 An entry that is deleted keeps its slot, in case its key returns, until half of the slots are such.
+What changed since the last seal is marked, so that a seal gathers it at once (S6).
 """
 
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Seq
+from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from arkflow_kernel.errors import ComponentError, ProcessingError
 from arkflow_kernel.ids import WallMs
 from arkflow_kernel.key_groups import key_groups
-from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT, SLICE_ROWS_MAX
+from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT
 from arkflow_kernel.state.api import Found, StateAddress, StateEntries, StateJournal
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array, taken
 from arkflow_kernel.state.counting import Increments
-from arkflow_kernel.state.growing import Growing, Mask, Slots
-from arkflow_kernel.state.key_form import inexact, restored
-from arkflow_kernel.state.key_index import KeyIndex
+from arkflow_kernel.state.growing import Mask, Slots
+from arkflow_kernel.state.hot_table import HotTable
+from arkflow_kernel.state.key_form import restored
 from arkflow_kernel.state.key_rows import KeyRows, key_rows
 from arkflow_kernel.state.key_types import KeyTypeError, key_type, widened
-from arkflow_kernel.state.value_columns import FixedColumn, encoded_sizes, value_column
+from arkflow_kernel.state.run_format import RunOwner
+from arkflow_kernel.state.run_rows import RunRows, Wanted, joined
+from arkflow_kernel.state.sorted_run import SortedRun, merged
+from arkflow_kernel.state.spilled import SpilledEntries
+from arkflow_kernel.state.state_entries import in_pieces
+from arkflow_kernel.state.value_columns import FixedColumn, encoded_sizes
 
 _COMPACT_SLOTS_MIN = 1_024
-_NEVER = np.int64(2**63 - 1)
 
 
 class MemoryState:
@@ -41,25 +49,36 @@ class MemoryState:
         ttl_ms: int | None = None,
         max_bytes: int | None = None,
         max_parallelism: int = MAX_PARALLELISM_DEFAULT,
+        memory_bytes: int | None = None,
     ) -> None:
         assert key_fields
         self.address = address
         self.operator = address.operator
         self.live_keys = 0
         self.live_bytes = 0
+        self.wall_ms = WallMs(0)
+        self.types: tuple[pa.DataType, ...] = tuple(pa.null() for _ in key_fields)
+        self.owner = RunOwner(
+            address.namespace, address.operator, address.name, key_fields, value_type
+        )
         self._fields = key_fields
         self._journal = journal
         self._ttl_ms = ttl_ms
         self._max_bytes = max_bytes
         self._max_parallelism = max_parallelism
-        self._types: tuple[pa.DataType, ...] = tuple(pa.null() for _ in key_fields)
-        self._index = KeyIndex(len(key_fields))
-        self._values = value_column(value_type)
-        self._live: Growing[np.bool_] = Growing(np.bool_)
-        self._groups: Growing[np.int32] = Growing(np.int32)
-        self._key_sizes: Growing[np.int32] = Growing(np.int32)
-        self._deadlines: Growing[np.int64] = Growing(np.int64)
+        self._budget = memory_bytes
+        self._table = self._empty()
         self._sweep_ms = WallMs(0)
+        self._compact_above = 0
+        self._tracked = False
+        self._sealing = False
+        self._waiting: list[RunRows | SortedRun] = []
+        self._spool: tuple[Path, str] | None = None
+        self._spilled: SpilledEntries | None = None
+
+    def _empty(self) -> HotTable:
+        timed = self._ttl_ms is not None
+        return HotTable(len(self._fields), self.owner.value_type, timed=timed)
 
     # --- reads ---------------------------------------------------------------------------------
 
@@ -84,61 +103,60 @@ class MemoryState:
 
     def get(self, keys: KeyRows) -> Found:
         """Values of the rows' keys, writes of this item included."""
-        slots = self._index.find(keys)
+        slots = self._find(keys)
         present = self._held(slots, self._journal.wall_ms)[keys.codes]
-        return Found(self._values.read(slots[keys.codes], present), present)
+        return Found(self._table.values.read(slots[keys.codes], present), present)
 
     def entries(self) -> Iterator[StateEntries]:
-        """All entries that are held, by key group, in pieces of at most 8,192."""
-        slots = np.flatnonzero(self._live.items)
-        apart = np.zeros(len(slots), np.bool_)
-        for part, kind in zip(self._index.parts(slots), self._types, strict=True):
-            if pa.types.is_floating(kind):
-                apart |= inexact(part.tags, part.words)
-        order = np.lexsort((slots, apart, self._groups.items[slots]))
-        slots, apart = slots[order], apart[order]
-        cuts = np.flatnonzero(np.diff(apart)) + 1
-        for run, wide in zip(np.split(slots, cuts), np.split(apart, cuts), strict=True):
-            for start in range(0, len(run), SLICE_ROWS_MAX):
-                yield self._piece(run[start : start + SLICE_ROWS_MAX], exact=bool(wide[0]))
+        """All entries that are held, spilled ones too, by key group, in pieces of at most 8,192."""
+        table = self._table
+        rows = table.rows(np.flatnonzero(table.live.items), self.types)
+        below = None if self._spilled is None else self._spilled.rows()
+        if below is not None:
+            rows = joined([rows, below.where(table.index.find(below.keys()) < 0)])
+        return in_pieces(rows, self.types, self.owner.value_type)
 
-    def _piece(self, slots: Slots, *, exact: bool) -> StateEntries:
-        """Entries at these slots. `exact`: integers that a Float64 column cannot hold."""
-        kinds = (pa.int64() if exact and pa.types.is_floating(k) else k for k in self._types)
-        parts = zip(self._index.parts(slots), kinds, strict=True)
-        return StateEntries(
-            self._groups.items[slots],
-            tuple(restored(part, kind) for part, kind in parts),
-            self._values.read(slots, np.ones(len(slots), np.bool_)),
-            None if self._ttl_ms is None else self._deadlines.items[slots],
-        )
+    def _find(self, keys: KeyRows) -> Slots:
+        """The slot of each distinct key; entries that were spilled are brought back."""
+        slots = self._table.index.find(keys)
+        if self._spilled is None:
+            return slots
+        missing = np.flatnonzero(slots < 0)
+        if not len(missing):
+            return slots
+        parts = tuple(part.take(missing) for part in keys.parts)
+        wanted = Wanted(self._groups_of(keys, missing), keys.hashes[missing], parts)
+        for numbers, rows in self._spilled.find(wanted):
+            self._journal.stage(self, 0, _nothing)  # so that the item settles this state
+            slots[missing[numbers]] = self._table.load(rows)
+        return slots
 
     # --- writes --------------------------------------------------------------------------------
 
     def put(self, keys: KeyRows, values: AnyArray) -> None:
         """Set the value of each row's key; of rows with one key the last counts."""
-        if values.type != self._values.type:
-            raise self._failure(f"a value of type {values.type} for {self._values.type}")
+        if values.type != self.owner.value_type:
+            raise self._failure(f"a value of type {values.type} for {self.owner.value_type}")
         if not keys.distinct:
             values = taken(values, keys.last())
         size = int(encoded_sizes(values).sum())
-        slots = self._index.find(keys)
+        slots = self._find(keys)
         slots = self._written(keys, slots, size, self._journal.wall_ms)
-        self._values.write(slots, values)
+        self._table.values.write(slots, values)
 
     def delete(self, keys: KeyRows) -> None:
         """Forget the rows' keys; those that are not there stay so."""
-        slots = self._index.find(keys)
+        slots = self._find(keys)
         slots = slots[slots >= 0]
-        self._dropped(slots[self._live.items[slots]], int(keys.sizes.sum()))
+        self._dropped(slots[self._table.live.items[slots]], int(keys.sizes.sum()))
 
     def increment(self, keys: KeyRows, by: int | AnyArray = 1) -> AnyArray:
         """Add row by row; the key's value after each row."""
-        column = self._values
+        column = self._table.values
         if not isinstance(column, FixedColumn) or column.type != pa.int64():
             raise ComponentError(f"operator '{self.operator}' counts in a state of {column.type}")
         wall_ms = self._journal.wall_ms
-        slots = self._index.find(keys)
+        slots = self._find(keys)
         held = self._held(slots, wall_ms)
         before = np.where(held, column.numbers(slots), 0)
         sums = Increments.of(keys, before, by)
@@ -161,31 +179,34 @@ class MemoryState:
 
         `grown` is by how many bytes the state grows, if the caller knows.
         """
+        table = self._table
         size = int(keys.sizes.sum()) + value_bytes
         if grown is None:
             grown = self._room_for(slots, size, wall_ms)
         present = slots >= 0
         there, missing = slots[present], np.flatnonzero(~present)
-        fresh = keys.count - int(self._live.room[there].sum())
+        fresh = keys.count - int(table.live.room[there].sum())
         self._journal.stage(self, size, self._undo(there))
-        self._types = self._widened(keys)
+        self.types = self._widened(keys)
         self.live_bytes += grown
         self.live_keys += fresh
         if len(missing):
             slots = slots.copy()
-            slots[missing] = self._inserted(keys, missing)
-        self._live.room[slots] = True
+            slots[missing] = table.insert(keys, missing, self._groups_of(keys, missing))
+        table.live.room[slots] = True
+        if self._tracked:
+            table.dirty.room[slots] = True
         if self._ttl_ms is not None:
-            self._deadlines.room[slots] = wall_ms + self._ttl_ms
+            table.deadlines.room[slots] = wall_ms + self._ttl_ms
         return slots
 
     def _room_for(self, slots: Slots, size: int, wall_ms: WallMs) -> int:
         """How many bytes more the state has when these slots hold `size`. Raises (S4)."""
-        grown = size - self._bytes_at(slots)
+        grown = size - self._table.bytes_at(slots)
         if self._max_bytes is None or self.live_bytes + grown <= self._max_bytes:
             return grown
         self._drop_expired(wall_ms)
-        grown = size - self._bytes_at(slots)
+        grown = size - self._table.bytes_at(slots)
         if self.live_bytes + grown > self._max_bytes:
             raise self._failure(
                 f"its state would take {self.live_bytes + grown} bytes of the "
@@ -193,27 +214,11 @@ class MemoryState:
             )
         return grown
 
-    def _inserted(self, keys: KeyRows, missing: Slots) -> Slots:
-        parts = (part.take(missing) for part in keys.parts)
+    def _groups_of(self, keys: KeyRows, numbers: Slots) -> npt.NDArray[np.int32]:
+        parts = (part.take(numbers) for part in keys.parts)
         columns = [restored(*each) for each in zip(parts, keys.types, strict=True)]
-        new = pa.RecordBatch.from_arrays(columns, names=list(self._fields))
-        groups = key_groups(new, self._fields, self._max_parallelism)
-        slots = self._index.insert(keys, missing)
-        self._groups.append(groups)
-        self._key_sizes.append(keys.sizes[missing])
-        self._resize(self._index.size)
-        return slots
-
-    def _resize(self, slots: int) -> None:
-        """All columns have so many slots."""
-        self._values.resize(slots)
-        self._groups.truncate(slots)
-        self._key_sizes.truncate(slots)
-        self._live.extend_to(slots, False)
-        self._live.truncate(slots)
-        if self._ttl_ms is not None:
-            self._deadlines.extend_to(slots, _NEVER)
-            self._deadlines.truncate(slots)
+        batch = pa.RecordBatch.from_arrays(columns, names=list(self._fields))
+        return key_groups(batch, self._fields, self._max_parallelism).astype(np.int32)
 
     def _dropped(self, slots: Slots, size: int) -> None:
         """Stage that the live entries at these slots are gone."""
@@ -222,25 +227,21 @@ class MemoryState:
             self._forget(slots)
 
     def _forget(self, slots: Slots) -> None:
-        self.live_bytes -= self._bytes_at(slots)
+        self.live_bytes -= self._table.bytes_at(slots)
         self.live_keys -= len(slots)
-        self._live.room[slots] = False
+        self._table.live.room[slots] = False
+        if self._tracked:
+            self._table.dirty.room[slots] = True
 
     def _undo(self, slots: Slots) -> Callable[[], None]:
         """What brings back the entries at these slots, and takes back the slots given since."""
-        size, types = self._index.size, self._types
+        size, types, kept = self._table.size, self.types, self._table.saved(slots)
         live_keys, live_bytes = self.live_keys, self.live_bytes
-        values, live = self._values.saved(slots), self._live.room[slots]
-        deadlines = None if self._ttl_ms is None else self._deadlines.room[slots]
 
         def undo() -> None:
-            self._index.truncate(size)
-            self._resize(size)
-            self._values.put_back(slots, values)
-            self._live.room[slots] = live
-            if deadlines is not None:
-                self._deadlines.room[slots] = deadlines
-            self._types = types
+            self._table.truncate(size)
+            self._table.put_back(slots, kept)
+            self.types = types
             self.live_keys, self.live_bytes = live_keys, live_bytes
 
         return undo
@@ -248,53 +249,123 @@ class MemoryState:
     # --- time, space ---------------------------------------------------------------------------
 
     def settle(self, wall_ms: WallMs) -> None:
-        """Drop what is expired, now and then; take back memory of what is gone."""
+        """Drop what is expired, now and then; take back memory of what is gone; spill."""
+        self.wall_ms = wall_ms
         if self._ttl_ms is not None and wall_ms >= self._sweep_ms:
             self._sweep_ms = WallMs(wall_ms + max(1, self._ttl_ms // 4))
-            self._forget(self._expired(wall_ms))
-        if self._index.size > max(_COMPACT_SLOTS_MIN, 2 * self.live_keys):
-            self._keep(np.flatnonzero(self._live.items))
-        self._values.settle()
+            self._load_expired(wall_ms)
+            self._forget(self._table.expired(wall_ms))
+        self._compact()
+        self._table.values.settle()
+        if self._spool is not None and self._budget is not None and self._over(self._budget):
+            self._spill()
 
-    def _keep(self, slots: Slots) -> None:
-        self._index.keep(slots)
-        self._values.keep(slots)
-        for column in (self._live, self._groups, self._key_sizes):
-            column.keep(slots)
-        if self._ttl_ms is not None:
-            self._deadlines.keep(slots)
+    def _over(self, budget: int) -> bool:
+        return self._table.size > 0 and self.memory_bytes > budget
+
+    def _compact(self) -> None:
+        """Take back slots without an entry, but for those whose deletion is still to be told."""
+        table = self._table
+        live = self.live_keys if self._spilled is None else int(table.live.items.sum())
+        if table.size > max(_COMPACT_SLOTS_MIN, 2 * live, self._compact_above):
+            untold = table.dirty.items & table.covered.items
+            table.keep(np.flatnonzero(table.live.items | untold))
+            self._compact_above = 2 * table.size
 
     @property
     def memory_bytes(self) -> int:
         """Memory that the state takes, its index and what is not yet taken back included."""
-        columns = (self._live, self._groups, self._key_sizes, self._deadlines)
-        own = sum(column.room.nbytes for column in columns)
-        return self._index.size_bytes + self._values.size_bytes + own
+        return self._table.size_bytes
 
     def _held(self, slots: Slots, wall_ms: WallMs) -> Mask:
         """Which slots hold an entry that is not expired."""
-        held: Mask = (slots >= 0) & self._live.room[slots]
+        held: Mask = (slots >= 0) & self._table.live.room[slots]
         if self._ttl_ms is not None:
-            held &= self._deadlines.room[slots] > wall_ms
+            held &= self._table.deadlines.room[slots] > wall_ms
         return held
-
-    def _expired(self, wall_ms: WallMs) -> Slots:
-        return np.flatnonzero(self._live.items & (self._deadlines.items <= wall_ms))
 
     def _drop_expired(self, wall_ms: WallMs) -> None:
         if self._ttl_ms is not None:
-            self._dropped(self._expired(wall_ms), 0)
+            self._load_expired(wall_ms)
+            self._dropped(self._table.expired(wall_ms), 0)
 
-    def _bytes_at(self, slots: Slots) -> int:
-        """Encoded bytes of the live entries at these slots; -1 has none."""
-        live = slots[(slots >= 0) & self._live.room[slots]]
-        return int(self._key_sizes.items[live].sum()) + int(self._values.sizes(live).sum())
+    def _load_expired(self, wall_ms: WallMs) -> None:
+        """Bring back spilled entries that are expired: then they are dropped like others."""
+        rows = None if self._spilled is None else self._spilled.expired(wall_ms)
+        if rows is not None:
+            rows = rows.where(self._table.index.find(rows.keys()) < 0)
+            self._table.load(rows)
+
+    # --- runs (S5, S6) -------------------------------------------------------------------------
+
+    def track(self) -> None:
+        """Changes are gathered by `seal` from now on. Before the first item."""
+        self._tracked = self._sealing = True
+
+    def spill_to(self, folder: Path, prefix: str) -> None:
+        """Where entries beyond the budget go; names that begin with `prefix` are this state's."""
+        self._spool = folder, prefix
+
+    def seal(self) -> tuple[RunRows | SortedRun, ...]:
+        """Everything that changed since the last seal, oldest first; between two items."""
+        changed = self._gathered()
+        if len(changed):
+            spilled = self._spilled
+            self._waiting.append(changed if spilled is None else spilled.append(changed))
+        waiting, self._waiting = tuple(self._waiting), []
+        return waiting
+
+    def _gathered(self) -> RunRows:
+        slots = self._table.changed()
+        rows = self._table.rows(slots, self.types)
+        self._table.sealed(slots)
+        self._compact_above = 0
+        return rows
+
+    def _spill(self) -> None:
+        """Write what no local run has, and begin with an empty table."""
+        table = self._table
+        if self._spilled is None:
+            self._spilled = self._local_runs()
+            clean = np.flatnonzero(table.live.items & ~table.dirty.items)
+            if len(clean):
+                self._spilled.append(table.rows(clean, self.types))
+            self._tracked = True
+        changed = self._gathered()
+        if len(changed):
+            run = self._spilled.append(changed)
+            if self._sealing:
+                self._waiting.append(run)
+        self._table = self._empty()
+
+    def _local_runs(self) -> SpilledEntries:
+        assert self._spool is not None
+        return SpilledEntries(*self._spool, self.owner)
+
+    def restore(self, runs: Seq[SortedRun], types: tuple[pa.DataType, ...]) -> None:
+        """Hold what these runs say, oldest first; before the first item.
+
+        Runs that are larger than the budget stay runs, in local files.
+        """
+        self.types = types
+        runs = [run for run in runs if len(run)]
+        size = sum(run.batch.nbytes for run in runs)
+        if self._spool is not None and self._budget is not None and size > self._budget:
+            self._spilled = self._local_runs()
+            for run in runs:
+                self._spilled.adopt(run.batch)
+            self.live_keys, self.live_bytes = self._spilled.count()
+            self._tracked = True
+        elif runs:
+            rows = merged(runs, keep_deleted=False)
+            self._table.load(rows)
+            self.live_keys, self.live_bytes = len(rows), rows.size_bytes()
 
     # --- types, errors -------------------------------------------------------------------------
 
     def _widened(self, keys: KeyRows) -> tuple[pa.DataType, ...]:
         types = []
-        for field, known, found in zip(self._fields, self._types, keys.types, strict=True):
+        for field, known, found in zip(self._fields, self.types, keys.types, strict=True):
             try:
                 types.append(known if known == found else widened(known, found))
             except KeyTypeError as error:
@@ -303,6 +374,10 @@ class MemoryState:
 
     def _failure(self, cause: str) -> ProcessingError:
         return ProcessingError(self.operator, cause, error_class="StateError")
+
+
+def _nothing() -> None:
+    """Nothing is to be undone: what was read back is the same as before."""
 
 
 __all__ = ["MemoryState"]

@@ -1,0 +1,338 @@
+"""Snapshots of the keyed states of one chain: seals become runs, runs objects (S5, S6, M7).
+
+`seal` is called in the chain's lane, `upload` and `maintain` in its upload lane, meanwhile. What
+they share is a queue of seals a state, of frozen entries that nothing changes.
+"""
+
+import hashlib
+from collections import Counter, deque
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from arkflow_kernel.checkpoint_ports import ObjectStore
+from arkflow_kernel.errors import CorruptObjectError, ProtocolError, RestoreError, StoreError
+from arkflow_kernel.ids import CheckpointId, Generation
+from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.snapshot import Epoch, ObjectRef, RunRef, StateSnapshot
+from arkflow_kernel.state.memory import MemoryState
+from arkflow_kernel.state.run_format import (
+    FORMAT_VERSION,
+    knows,
+    parsed_type,
+    read_batch,
+    to_batch,
+    unknown_version,
+    written,
+)
+from arkflow_kernel.state.run_rows import RunRows, widest
+from arkflow_kernel.state.sorted_run import SortedRun, merge_due, merged
+
+_ALIGNMENT = 64
+"""Runs of an object begin at multiples of it, so that Arrow reads them in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sealed:
+    """What changed up to a checkpoint, and the type ledger then."""
+
+    checkpoint: CheckpointId
+    changes: tuple[RunRows | SortedRun, ...]
+    types: tuple[pa.DataType, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A run that is not uploaded yet. It stands for `replaces`, or is the newest if that is ()."""
+
+    run: str
+    data: pa.Buffer
+    rows: int
+    groups: tuple[int, int]
+    checksum: str
+    replaces: tuple[str, ...] = ()
+
+    def at(self, name: str, offset: int) -> RunRef:
+        """Its entry of a snapshot, once it lies in an object."""
+        first, last = self.groups
+        size = self.data.size
+        return RunRef(self.run, name, offset, size, self.rows, self.checksum, first, last)
+
+
+@dataclass(slots=True)
+class _Part:
+    """One state: what of it is sealed, written and uploaded. Runs are oldest first."""
+
+    state: MemoryState
+    types: tuple[pa.DataType, ...]
+    sealed: "deque[_Sealed]" = field(default_factory=deque)
+    written: list[_Written] = field(default_factory=list)
+    runs: list[RunRef] = field(default_factory=list)
+
+    def changes_upto(self, checkpoint: CheckpointId) -> list[RunRows | SortedRun]:
+        """What was sealed for this checkpoint and before; later seals stay."""
+        changes: list[RunRows | SortedRun] = []
+        while self.sealed and self.sealed[0].checkpoint <= checkpoint:
+            sealed = self.sealed.popleft()
+            changes += sealed.changes
+            self.types = sealed.types
+        return changes
+
+    def uploaded(self, refs: dict[str, RunRef]) -> None:
+        """What was written lies in the store, at these places."""
+        for run in self.written:
+            places = [n for n, ref in enumerate(self.runs) if ref.run in run.replaces]
+            place = places[0] if places else len(self.runs)
+            self.runs = [ref for ref in self.runs if ref.run not in run.replaces]
+            self.runs.insert(place, refs[run.run])
+        self.written = []
+
+    def snapshot(self) -> StateSnapshot:
+        """All runs that are uploaded."""
+        owner = self.state.owner
+        return StateSnapshot(
+            self.state.operator,
+            owner.namespace,
+            owner.name,
+            owner.key_fields,
+            tuple(str(kind) for kind in self.types),
+            str(owner.value_type),
+            tuple(self.runs),
+            FORMAT_VERSION,
+        )
+
+
+class ChainStates:
+    """The states of one chain in checkpoint mode; without `objects` (ack mode) nothing is kept.
+
+    `spool` is a local folder for entries beyond the memory budget; that of `objects` by default.
+    Without either all entries stay in memory.
+    """
+
+    def __init__(
+        self,
+        plan: ChainPlan,
+        generation: Generation,
+        objects: ObjectStore | None,
+        spool: Path | None = None,
+    ) -> None:
+        self._prefix = f"{generation}-{plan.chain}"
+        self._objects = objects
+        self._spool = objects.spool if spool is None and objects is not None else spool
+        self._parts: list[_Part] = []
+        self._refs: dict[str, ObjectRef] = {}
+        self._numbers = Counter[str]()
+        self._corrupt: CorruptObjectError | None = None
+
+    def joined(self, state: MemoryState) -> None:
+        """A state of the chain, once it is made; before `restore` and the first item."""
+        if self._objects is not None:
+            state.track()
+        if self._spool is not None:
+            state.spill_to(self._spool, f"{self._prefix}-{len(self._parts)}")
+        self._parts.append(_Part(state, state.types))
+
+    def seal(self, checkpoint: CheckpointId) -> None:
+        """Freeze what changed since the last seal, between two items. In the lane; quick."""
+        if self._objects is not None:
+            for part in self._parts:
+                state = part.state
+                part.sealed.append(_Sealed(checkpoint, state.seal(), state.types))
+
+    def upload(self, upto: Epoch) -> tuple[tuple[StateSnapshot, ...], tuple[ObjectRef, ...]]:
+        """The snapshots of all states as sealed for this checkpoint, and the new object, if any.
+
+        All new runs go into one object. After a `StoreError` it may be called again, also for a
+        later checkpoint: nothing is lost, and what the store has is not uploaded again.
+        """
+        if self._objects is None:
+            return (), ()
+        if self._corrupt is not None:
+            raise self._corrupt
+        for part in self._parts:
+            self._write(part, upto.checkpoint)
+        objects = self._put(self._objects)
+        listed = {ref.object for part in self._parts for ref in part.runs}
+        self._refs = {name: ref for name, ref in self._refs.items() if name in listed}
+        return tuple(part.snapshot() for part in self._parts), objects
+
+    def _write(self, part: _Part, upto: CheckpointId) -> None:
+        """Make one run of all changes up to a checkpoint."""
+        owner = part.state.owner
+        runs = [
+            SortedRun.of(changes, owner) if isinstance(changes, RunRows) else changes
+            for changes in part.changes_upto(upto)
+        ]
+        if not runs:
+            return
+        if len(runs) == 1:
+            part.written.append(self._run(runs[0].batch))
+        else:
+            rows = merged(runs, keep_deleted=True)
+            part.written.append(self._run(to_batch(rows, owner)))
+
+    def _run(self, batch: pa.RecordBatch, replaces: tuple[str, ...] = ()) -> _Written:
+        data = written(batch)
+        groups = np.asarray(batch.column(0))
+        limits = (int(groups[0]), int(groups[-1]))
+        run = f"{self._prefix}-{self._number('run')}"
+        return _Written(run, data, batch.num_rows, limits, _checksum(data), replaces)
+
+    def _number(self, kind: str) -> int:
+        self._numbers[kind] += 1
+        return self._numbers[kind]
+
+    def _put(self, objects: ObjectStore) -> tuple[ObjectRef, ...]:
+        """Upload all written runs as one object, of a name that was never tried before."""
+        new = [run for part in self._parts for run in part.written]
+        if not new:
+            return ()
+        name = f"{self._prefix}-{self._number('object')}.arrow"
+        parts: list[pa.Buffer | bytes] = []
+        refs: dict[str, RunRef] = {}
+        size = 0
+        for run in new:
+            gap = -size % _ALIGNMENT
+            parts += [bytes(gap), run.data] if gap else [run.data]
+            refs[run.run] = run.at(name, size + gap)
+            size += gap + run.data.size
+        ref = objects.put(name, parts)
+        self._refs[name] = ref
+        for part in self._parts:
+            part.uploaded(refs)
+        return (ref,)
+
+    # --- merging (M7) --------------------------------------------------------------------------
+
+    def maintain(self) -> None:
+        """Merge runs and rewrite objects that are mostly dead, for the next upload.
+
+        In the upload lane, once an upload has been answered. Reads the store; a store that cannot
+        be reached just now only puts it off, and an object that is corrupt fails the next upload.
+        """
+        objects = self._objects
+        if objects is None or any(part.written for part in self._parts):
+            return
+        try:
+            for part in self._parts:
+                self._merge(objects, part)
+            self._rewrite(objects)
+        except CorruptObjectError as error:
+            self._corrupt = error
+        except StoreError:  # nothing is lost: the runs stay as they are until the next time
+            return
+
+    def _merge(self, objects: ObjectStore, part: _Part) -> None:
+        due = merge_due([ref.length for ref in part.runs])
+        if due is None:
+            return
+        first, end = due
+        runs = part.runs[first:end]
+        wall_ms = part.state.wall_ms
+        read = [self._read(objects, ref) for ref in runs]
+        rows = merged(read, keep_deleted=first > 0, wall_ms=wall_ms)
+        if len(rows):
+            batch = to_batch(rows, part.state.owner)
+            replaces = tuple(ref.run for ref in runs)
+            part.written.append(self._run(batch, replaces))
+        else:
+            part.runs[first:end] = []
+
+    def _rewrite(self, objects: ObjectStore) -> None:
+        """Runs of objects less than half of whose bytes are live go into the next object."""
+        live = Counter[str]()
+        for _, ref in self._live():
+            live[ref.object] += ref.length
+        for part, ref in list(self._live()):
+            if 2 * live[ref.object] < self._refs[ref.object].size:
+                data = self._bytes(objects, ref)
+                groups = (ref.first_group, ref.last_group)
+                run = _Written(ref.run, data, ref.rows, groups, ref.checksum, (ref.run,))
+                part.written.append(run)
+
+    def _live(self) -> Iterator[tuple[_Part, RunRef]]:
+        """Runs that the next snapshot lists too."""
+        for part in self._parts:
+            replaced = {run for each in part.written for run in each.replaces}
+            yield from ((part, ref) for ref in part.runs if ref.run not in replaced)
+
+    # --- restoring -----------------------------------------------------------------------------
+
+    def restore(self, snapshots: Seq[StateSnapshot], objects: Seq[ObjectRef] = ()) -> None:
+        """Let all states hold what these snapshots say; before the first item.
+
+        `objects` are all that the snapshots list. Raises `CorruptObjectError`, which names the
+        object, and `RestoreError` for a format or a state that does not fit (S9). Snapshots of
+        states that the chain does not have are ignored: the start has judged them (M6).
+        """
+        if self._objects is None:
+            return
+        self._refs = {ref.name: ref for ref in objects}
+        for part in self._parts:
+            owner = part.state.owner
+            whose = (part.state.operator, owner.namespace, owner.name)
+            mine = [s for s in snapshots if (s.operator, s.namespace, s.name) == whose]
+            if not mine:
+                continue
+            for snapshot in mine:
+                _fits(part.state, snapshot)
+            part.types = widest([tuple(map(parsed_type, s.key_types)) for s in mine])
+            part.runs = [ref for snapshot in mine for ref in snapshot.runs]
+            runs = [self._read(self._objects, ref) for ref in part.runs]
+            part.state.restore(runs, part.types)
+
+    def _read(self, objects: ObjectStore, ref: RunRef) -> SortedRun:
+        data = self._bytes(objects, ref)
+        try:
+            run = SortedRun(read_batch(data))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptObjectError(
+                f"run '{ref.run}' in object '{ref.object}' is no run of keyed state: {error}"
+            ) from error
+        return run.limited(ref.first_group, ref.last_group)
+
+    def _bytes(self, objects: ObjectStore, ref: RunRef) -> pa.Buffer:
+        """A run's bytes, proved. Raises `CorruptObjectError`."""
+        if ref.object not in self._refs:
+            raise ProtocolError(f"a snapshot lists object '{ref.object}', which it does not have")
+        data = objects.read(self._refs[ref.object], ref.offset, ref.length)
+        if data.size != ref.length or _checksum(data) != ref.checksum:
+            raise CorruptObjectError(
+                f"object '{ref.object}' is not what was written: run '{ref.run}', its bytes "
+                f"{ref.offset} to {ref.offset + ref.length}, has another checksum"
+            )
+        return data
+
+    def close(self) -> None:
+        """Release what is frozen and written."""
+        self._parts, self._refs = [], {}
+
+
+def _checksum(data: pa.Buffer) -> str:
+    return hashlib.blake2b(memoryview(data), digest_size=16).hexdigest()
+
+
+def _fits(state: MemoryState, snapshot: StateSnapshot) -> None:
+    """Raise `RestoreError` if the state cannot hold what the snapshot has."""
+    owner = state.owner
+    if not knows(snapshot.format_version):
+        version = unknown_version(snapshot.format_version)
+        raise RestoreError(f"operator '{state.operator}': {version}")
+    if snapshot.key_fields != owner.key_fields:
+        raise RestoreError(
+            f"operator '{state.operator}': its state '{owner.name}' has keys of "
+            f"{', '.join(snapshot.key_fields)}, and the job now keys by "
+            f"{', '.join(owner.key_fields)}; give the operator another id to start without it"
+        )
+    if snapshot.value_type != str(owner.value_type):
+        raise RestoreError(
+            f"operator '{state.operator}': its state '{owner.name}' has values of type "
+            f"{snapshot.value_type}, and this release keeps {owner.value_type}"
+        )
+
+
+__all__ = ["ChainStates"]
