@@ -90,6 +90,11 @@ class Attempt:
             self.failure, self.culprit = error, name
         return first
 
+    def failed(self, error: ArkflowError) -> None:
+        """It failed for a reason that is no chain's end."""
+        if self.failure is None or isinstance(self.failure, ChannelError):
+            self.failure, self.culprit = error, None
+
     def overdue(self, now_ms: MonotonicMs) -> Iterator[tuple[ChainId, ChainFacts]]:
         """Chains that did not end in time after they were told to (D4)."""
         for name, chain in self.alive():

@@ -8,10 +8,11 @@ any failure of a component into `RequestFailed`, so each request gets exactly on
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, cast
 
-from arkflow_kernel.errors import ArkflowError, ComponentError, SinkError, SourceError
-from arkflow_kernel.ids import OutputId, RequestToken
+from arkflow_kernel.checkpoint_ports import EpochSink, ObjectStore, Staging
+from arkflow_kernel.errors import ArkflowError, ComponentError, SinkError, SourceError, StoreError
+from arkflow_kernel.ids import FIRST_GENERATION, Generation, OutputId, RequestToken, Sequence
 from arkflow_kernel.lane import ChainLane, LaneAnswer
 from arkflow_kernel.operators.running_count import counted
 from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
@@ -22,27 +23,41 @@ from arkflow_kernel.ports import (
     SinkWriter,
     SourceBatch,
     SourceReader,
-    SplitPosition,
     WriteReceipt,
 )
 from arkflow_kernel.protocol import (
     ChainEvent,
+    CommitPermit,
     CommitSource,
+    FinishItem,
     FlushSink,
     ItemDone,
+    LaneSlice,
     NextSlice,
+    PublishFailed,
+    PublishTokens,
     ReadSource,
     Request,
     RequestFailed,
     RollSink,
+    RunItem,
+    SealItem,
+    SealSink,
+    SnapshotUploaded,
     SourceCommitted,
     SourceRead,
     Submit,
+    TokensPublished,
+    UploadFailed,
+    UploadSnapshot,
     Write,
     WriteDone,
+    WriteRequest,
 )
 from arkflow_kernel.resource_guard import Resource, ResourceGuard
+from arkflow_kernel.snapshot import NOTHING_RESTORED, RestoredChain, SinkToken
 from arkflow_kernel.state_journal import CommitOnAck
+from arkflow_kernel.state_snapshots import ChainStates
 
 
 class ComponentFactory(Protocol):
@@ -56,8 +71,8 @@ class ComponentFactory(Protocol):
         """An operator; `workers` threads may call it at once (T2)."""
         ...
 
-    def sink(self, plan: SinkPlan) -> SinkWriter:
-        """A sink."""
+    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+        """A sink; an `EpochSink` exactly if `staging` is given, which is if it is exactly-once."""
         ...
 
 
@@ -67,6 +82,8 @@ class LaneName(Enum):
     READ = "read"
     PROCESS = "process"
     WRITE = "write"
+    UPLOAD = "upload"
+    PUBLISH = "publish"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +94,12 @@ class LaneKey:
     output: OutputId | None = None
 
 
-_READ, _PROCESS = LaneKey(LaneName.READ), LaneKey(LaneName.PROCESS)
+NOTHING_CONFIRMED = Sequence(0)
+"""What the receipts of an exactly-once sink confirm: its rows count when they are published."""
+
+_READ, _PROCESS, _UPLOAD = (
+    LaneKey(name) for name in (LaneName.READ, LaneName.PROCESS, LaneName.UPLOAD)
+)
 
 
 def lane_of(request: Request) -> LaneKey:
@@ -87,22 +109,53 @@ def lane_of(request: Request) -> LaneKey:
             return _READ
         case Submit() | NextSlice():
             return _PROCESS
-        case Write() | RollSink() | FlushSink():
+        case Write() | RollSink() | FlushSink() | SealSink():
             return LaneKey(LaneName.WRITE, request.output)
+        case UploadSnapshot():
+            return _UPLOAD
+        case PublishTokens():
+            return LaneKey(LaneName.PUBLISH, request.output)
 
 
 class ChainWork:
-    """Components of one chain, opened in guard order (R1)."""
+    """Components of one chain, opened in guard order (R1).
 
-    def __init__(self, plan: ChainPlan, components: ComponentFactory, clock: Clock) -> None:
+    `objects` is the job's checkpoint store, None in ack mode.
+    """
+
+    def __init__(
+        self,
+        plan: ChainPlan,
+        components: ComponentFactory,
+        clock: Clock,
+        *,
+        generation: Generation = FIRST_GENERATION,
+        objects: ObjectStore | None = None,
+    ) -> None:
         self.plan = plan
         self._clock = clock
+        self._generation = generation
         self._guard = ResourceGuard()
         self._source = None if plan.source is None else components.source(plan.source)
         self._journal = CommitOnAck(lambda: clock.moment().wall_ms)
+        self._states = ChainStates(plan, generation, objects)
         self._operators = [self._operator(op, components) for op in plan.operators]
-        self._sinks = {sink.output: components.sink(sink) for sink in plan.sinks}
+        self._sinks: dict[OutputId, SinkWriter] = {}
+        self._epochs: dict[OutputId, EpochSink] = {}
+        for sink in plan.sinks:
+            self._make_sink(sink, components, objects)
         self._lane = ChainLane(plan, self._operators, lambda: clock.moment().now_ms, self._journal)
+
+    def _make_sink(
+        self, plan: SinkPlan, components: ComponentFactory, objects: ObjectStore | None
+    ) -> None:
+        if not plan.exactly_once:
+            self._sinks[plan.output] = cast(SinkWriter, components.sink(plan))
+            return
+        assert objects is not None, "an exactly-once sink stages in the checkpoint store"
+        name = f"{self._generation}-{self.plan.chain}-{plan.operator}"
+        staging = Staging(objects, self._generation, int(self.plan.subtask), name)
+        self._epochs[plan.output] = cast(EpochSink, components.sink(plan, staging))
 
     def _operator(self, plan: OperatorPlan, components: ComponentFactory) -> Operator:
         """The component, behind what its keyed state adds."""
@@ -110,7 +163,7 @@ class ChainWork:
         if plan.state is None:
             return operator
         assert self.plan.workers == 1, "a chain that keeps state has one lane (T2)"
-        return counted(operator, plan.operator, plan.state, self._journal)
+        return counted(operator, plan.operator, plan.state, self._journal, self._states)
 
     @property
     def commits(self) -> bool:
@@ -122,20 +175,36 @@ class ChainWork:
         """What the source can repeat after a failure; None without one."""
         return None if self._source is None else self._source.replay
 
-    def open(self, restored: tuple[SplitPosition, ...] = ()) -> None:
-        """Open everything, or nothing and raise `ArkflowError`."""
-        resources = []
+    def open(self, restored: RestoredChain = NOTHING_RESTORED) -> None:
+        """Restore and open everything, publish what the snapshot lists; or nothing, and raise
+        `ArkflowError` (D1).
+        """
+        snapshot = restored.snapshot
+        states = () if snapshot is None else snapshot.states
+        resources = [Resource("state", lambda: self._states.restore(states), self._states.close)]
         plan, source = self.plan.source, self._source
         if plan is not None and source is not None:
-            opening = _opening(plan.operator, SourceError, lambda: source.open(restored))
+            opening = _opening(plan.operator, SourceError, lambda: source.open(restored.sources))
             resources.append(Resource(f"source '{plan.operator}'", opening, source.close))
         for op, operator in zip(self.plan.operators, self._operators, strict=True):
             opening = _opening(op.operator, ComponentError, operator.open)
             resources.append(Resource(f"operator '{op.operator}'", opening, operator.close))
-        for output, sink in self._sinks.items():
+        sinks: dict[OutputId, SinkWriter | EpochSink] = {**self._sinks, **self._epochs}
+        for output, sink in sinks.items():
             opening = _opening(output, SinkError, sink.open)
             resources.append(Resource(f"sink '{output}'", opening, sink.close))
+        if snapshot is not None:
+            publishing = Resource("tokens", lambda: self._publish_restored(restored), _nothing)
+            resources.append(publishing)
         self._guard.open(resources)
+
+    def _publish_restored(self, restored: RestoredChain) -> None:
+        """Every token that the record lists, before any source starts (X1)."""
+        assert restored.snapshot is not None
+        permit = CommitPermit(f"checkpoint {restored.checkpoint} is in the log")
+        for lane in restored.snapshot.lanes:
+            for token in lane.tokens:
+                self._publish(OutputId(token.sink), token, permit)
 
     def close(self) -> list[Exception]:
         """Close everything in reverse order. Returns the errors; none of them stops the rest."""
@@ -149,14 +218,27 @@ class ChainWork:
                     return self._read(request)
                 case CommitSource():
                     return self._commit(request)
-                case Submit():
-                    return self._item_done(request.token, self._lane.run(request.item))
+                case Submit(item=SealItem() as item):
+                    self._states.seal(item.checkpoint)
+                    return ItemDone(self._clock.moment(), request.token, LaneSlice())
+                case Submit(item=RunItem() | FinishItem() as item):
+                    return self._item_done(request.token, self._lane.run(item))
                 case NextSlice():
                     return self._item_done(request.token, self._lane.next_slice(request.token))
-                case Write() | RollSink() | FlushSink():
+                case Write() | RollSink() | FlushSink() | SealSink():
                     return self._write(request)
+                case UploadSnapshot():
+                    return self._upload(request)
+                case PublishTokens():
+                    return self._publish_tokens(request)
         except ArkflowError as error:
             return RequestFailed(self._clock.moment(), request.token, error)
+        raise AssertionError(request)
+
+    def follow_up(self, request: Request) -> None:
+        """What may wait until a request's answer is on its way; in the same lane. Never raises."""
+        if isinstance(request, UploadSnapshot):
+            self._states.maintain()
 
     def overdue(self) -> RequestFailed | None:
         """An operator that exceeded its time-out: the answer that its request gets instead (T1b).
@@ -185,9 +267,9 @@ class ChainWork:
             source.commit(request.positions)
         return SourceCommitted(self._clock.moment(), request.token)
 
-    def _write(self, request: Write | RollSink | FlushSink) -> WriteDone:
-        sink = self._sinks[request.output]
-        now_ms = self._clock.moment().now_ms
+    def _write(self, request: WriteRequest) -> WriteDone:
+        now_ms, epochs = self._clock.moment().now_ms, self._epochs.get(request.output)
+        sink = epochs or self._sinks[request.output]
         receipt: WriteReceipt
         with _Failing(request.output, SinkError, "write"):
             match request:
@@ -195,9 +277,34 @@ class ChainWork:
                     receipt = sink.write(request.sequence, request.batch, now_ms)
                 case RollSink():
                     receipt = sink.roll(now_ms)
-                case FlushSink():
-                    receipt = sink.flush(now_ms)
+                case SealSink() if epochs is not None:
+                    epochs.seal(request.epoch)
+                    receipt = WriteReceipt(NOTHING_CONFIRMED)
+                case FlushSink() | SealSink():
+                    receipt = self._sinks[request.output].flush(now_ms)
         return WriteDone(self._clock.moment(), request.token, receipt)
+
+    def _upload(self, request: UploadSnapshot) -> SnapshotUploaded | UploadFailed:
+        """State first: an object without a record is only garbage (B6)."""
+        try:
+            states, objects = self._states.upload(request.epoch)
+            tokens = [t for sink in self._epochs.values() for t in sink.stage(request.epoch)]
+        except StoreError as error:
+            return UploadFailed(self._clock.moment(), request.token, error)
+        moment = self._clock.moment()
+        return SnapshotUploaded(moment, request.token, states, tuple(tokens), objects)
+
+    def _publish_tokens(self, request: PublishTokens) -> TokensPublished | PublishFailed:
+        try:
+            for token in request.tokens:
+                self._publish(request.output, token, request.permit)
+        except ArkflowError as error:
+            return PublishFailed(self._clock.moment(), request.token, error)
+        return TokensPublished(self._clock.moment(), request.token)
+
+    def _publish(self, output: OutputId, token: SinkToken, permit: CommitPermit) -> None:
+        with _Failing(output, SinkError, "publish"):
+            self._epochs[output].publish(token, permit)
 
     def _item_done(self, token: RequestToken, answer: LaneAnswer) -> ItemDone:
         return ItemDone(self._clock.moment(), token, answer.slice, answer.more, answer.counts)
@@ -218,6 +325,10 @@ class _Failing:
         if isinstance(error, Exception) and not isinstance(error, ArkflowError):
             message = f"'{self._operator}' failed to {self._verb}: {type(error).__name__}: {error}"
             raise self._kind(message) from error
+
+
+def _nothing() -> None:
+    """There is nothing to close."""
 
 
 def _opening(

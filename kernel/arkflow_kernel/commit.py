@@ -15,7 +15,7 @@ conflict: outputs confirm independently; the slowest of them holds the head.
 from collections import deque
 from dataclasses import dataclass
 
-from arkflow_kernel.ids import ChannelId, Sequence, SplitId
+from arkflow_kernel.ids import ChannelId, CheckpointId, Sequence, SplitId
 from arkflow_kernel.limits import FRONTIER_PAIRS_MAX, SETTLEMENT_ENTRIES_MAX
 from arkflow_kernel.ports import Position, SplitPosition
 
@@ -123,6 +123,13 @@ class SourceCommits:
             frontier = self._frontiers[split] = CommitFrontier(split)
         frontier.track(sequence, position, ended=ended)
 
+    def cut(self, checkpoint: CheckpointId) -> tuple[SplitPosition, ...]:
+        """There are no rounds in ack mode."""
+        raise AssertionError(f"a cut of round {checkpoint} in ack mode")
+
+    def told(self, completed: CheckpointId, failed: CheckpointId) -> None:
+        """Nothing follows from rounds in ack mode."""
+
     def settle(self, split: SplitId, first: Sequence, last: Sequence) -> None:
         """Batches of a split are settled."""
         moved = self._frontiers[split].settle(first, last)
@@ -134,7 +141,7 @@ class SourceCommits:
         for split, frontier in self._frontiers.items():
             if frontier.exposed is not None:
                 positions[split] = frontier.exposed
-        return tuple(positions[split] for split in sorted(positions))
+        return _by_name(positions)
 
     def take_due(self) -> bool:
         """Whether a commit is to be ordered now; it then counts as under way."""
@@ -156,6 +163,72 @@ class SourceCommits:
         """Assert the invariants of every frontier."""
         for frontier in self._frontiers.values():
             frontier.validate()
+
+
+class SourceCuts:
+    """The same in checkpoint mode: a completed cut alone moves the frontier (F4).
+
+    The positions of a cut are those after the batches that went to the lane before it (B0).
+    """
+
+    def __init__(self, restored: tuple[SplitPosition, ...], *, commits: bool) -> None:
+        self._commits = commits
+        self._read = {position.split: position for position in restored}
+        self._exposed = dict(self._read)
+        self._cuts: dict[CheckpointId, dict[SplitId, SplitPosition]] = {}
+        self._due = False
+        self._under_way = False
+
+    def track(self, split: SplitId, sequence: Sequence, position: Position, *, ended: bool) -> None:
+        """A batch goes to the lane; `position` is where its split continues behind it."""
+        del sequence
+        self._read[split] = SplitPosition(split, position, ended)
+
+    def cut(self, checkpoint: CheckpointId) -> tuple[SplitPosition, ...]:
+        """The seal of a round goes to the lane: the positions of its cut."""
+        self._cuts[checkpoint] = dict(self._read)
+        return _by_name(self._read)
+
+    def told(self, completed: CheckpointId, failed: CheckpointId) -> None:
+        """`CheckpointCut`: the record of round `completed` is in the log. Every round up to either
+        is over, and its cut forgotten (B6).
+        """
+        if completed in self._cuts:
+            self._exposed = self._cuts[completed]
+            self._due |= self._commits
+        over = max(completed, failed, key=int)
+        self._cuts = {round_id: cut for round_id, cut in self._cuts.items() if round_id > over}
+
+    def settle(self, split: SplitId, first: Sequence, last: Sequence) -> None:
+        """Nothing follows from it: only a cut moves the frontier."""
+
+    def frontier(self) -> tuple[SplitPosition, ...]:
+        """Per split, the position of the last completed cut, by the names of the splits."""
+        return _by_name(self._exposed)
+
+    def take_due(self) -> bool:
+        """Whether a commit is to be ordered now; it then counts as under way."""
+        if not self._due or self._under_way:
+            return False
+        self._due, self._under_way = False, True
+        return True
+
+    def committed(self) -> None:
+        """The commit under way was answered."""
+        self._under_way = False
+
+    @property
+    def quiet(self) -> bool:
+        """The source knows every completed cut."""
+        return not self._under_way and not self._due
+
+    def validate(self) -> None:
+        """Assert that nothing is exposed that was not read."""
+        assert self._exposed.keys() <= self._read.keys()
+
+
+def _by_name(positions: dict[SplitId, SplitPosition]) -> tuple[SplitPosition, ...]:
+    return tuple(positions[split] for split in sorted(positions))
 
 
 @dataclass(slots=True)
@@ -248,4 +321,11 @@ def _extend(
     ranges[stream] = (low if known is None else known[0], high)
 
 
-__all__ = ["CommitFrontier", "SettledRange", "SettlementQueue", "SourceCommits", "StreamKey"]
+__all__ = [
+    "CommitFrontier",
+    "SettledRange",
+    "SettlementQueue",
+    "SourceCommits",
+    "SourceCuts",
+    "StreamKey",
+]

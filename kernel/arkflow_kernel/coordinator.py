@@ -21,20 +21,26 @@ Rules
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from arkflow_kernel.attempt import Attempt
-from arkflow_kernel.errors import ActorLostError, ArkflowError, ProtocolError
-from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, RequestToken, WallMs
+from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.errors import ActorLostError, ArkflowError, CorruptObjectError, ProtocolError
+from arkflow_kernel.ids import (
+    FIRST_GENERATION,
+    ChainId,
+    Generation,
+    MonotonicMs,
+    RequestToken,
+)
+from arkflow_kernel.job_facts import JobFacts
+from arkflow_kernel.job_rounds import GARBAGE, JobRounds
 from arkflow_kernel.limits import (
     HEARTBEAT_TIMEOUT_MS,
     STORY_ENTRIES_MAX,
     TEARDOWN_TIMEOUT_MS,
-    TRANSITIONS_KEPT_MAX,
 )
-from arkflow_kernel.metrics import ChainStatistics, ChainUsage, Wait
-from arkflow_kernel.plan import ExecutionGraph, Mode
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import (
     Begin,
@@ -43,6 +49,7 @@ from arkflow_kernel.protocol import (
     ChainEnded,
     ChainReady,
     ChainReport,
+    Claimed,
     ConnectChain,
     ControlState,
     CoordinatorCommand,
@@ -54,7 +61,11 @@ from arkflow_kernel.protocol import (
     JobState,
     JobStatus,
     KillChain,
+    LogFailed,
     OutcomeKind,
+    RecordAppended,
+    SavepointRequested,
+    SavepointSaved,
     SendControl,
     StopRequested,
     Tick,
@@ -63,58 +74,43 @@ from arkflow_kernel.protocol import (
 )
 from arkflow_kernel.restart import GiveUp, RestartStrategy
 from arkflow_kernel.restart_positions import RestartPositions
-
-_NEVER = Moment(MonotonicMs(0), WallMs(0))
+from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 
 _RANK = {kind: rank for rank, kind in enumerate(OutcomeKind)}  # the worst is the last
 _END_STATE = {kind: JobState(kind.value) for kind in OutcomeKind}
 
 
-@dataclass(slots=True)
-class _Job:
-    state: JobState = JobState.CREATED
-    cause: str = "created"
-    since: Moment = _NEVER
-    error: ArkflowError | None = None
-    wanted: Desired = Desired.RUN
-    started: bool = False
-    restarts: int = 0
-    restart_at_ms: MonotonicMs | None = None
-
-
-@dataclass(slots=True)
-class _Heard:
-    """What chains last said of themselves, over all attempts."""
-
-    statistics: dict[ChainId, ChainStatistics] = field(default_factory=dict)
-    usage: dict[ChainId, ChainUsage] = field(default_factory=dict)
-    waits: dict[ChainId, tuple[Wait, ...]] = field(default_factory=dict)
-
-
 class JobCoordinator:
-    """Machine of one job, over all of its attempts; `generation` is that of the first."""
+    """Machine of one job, over all of its attempts.
+
+    In ack mode generations count from `generation`; in checkpoint mode the log gives them, and
+    `choice` says where the first attempt begins. `started`: the job was running already, under a
+    coordinator that is gone.
+    """
 
     def __init__(
         self,
         graph: ExecutionGraph,
-        generation: Generation,
+        generation: Generation = FIRST_GENERATION,
         *,
+        choice: RestoreChoice = NEWEST,
+        started: bool = False,
         teardown_timeout_ms: int = TEARDOWN_TIMEOUT_MS,
     ) -> None:
         self._graph = graph
         self._teardown_timeout_ms = teardown_timeout_ms
-        self._attempt = Attempt.of(generation, [plan.chain for plan in graph.chains])
+        self._chains = [plan.chain for plan in graph.chains]
+        plan = graph.checkpoint
+        self._rounds = None if plan is None else JobRounds(plan, choice)
+        self._attempt = Attempt.of(generation, [] if self._rounds else self._chains)
         self._control = ControlState(generation)
-        self._strategy = RestartStrategy(graph.restart, keeps_state=graph.mode is Mode.CHECKPOINT)
+        self._strategy = RestartStrategy(graph.restart)
         self._positions = RestartPositions(graph)
-        self._heard = _Heard()
-        self._job = _Job()
+        self._job = JobFacts(started)
         self._asked: dict[RequestToken, ChainId] = {}
         self._next_token = 1
         self._first_token = 1
         self._commands: list[CoordinatorCommand] = []
-        self._transitions: deque[Transition] = deque(maxlen=TRANSITIONS_KEPT_MAX)
-        self._transition_count = 0
         self._story: deque[str] = deque(maxlen=STORY_ENTRIES_MAX)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Begin: self._on_begin,
@@ -122,6 +118,11 @@ class JobCoordinator:
             ChainConnected: self._on_chain_connected,
             ChainReport: self._on_chain_report,
             ChainEnded: self._on_chain_ended,
+            Claimed: self._on_claimed,
+            RecordAppended: self._on_log_answer,
+            SavepointSaved: self._on_log_answer,
+            LogFailed: self._on_log_failed,
+            SavepointRequested: self._on_savepoint_requested,
             StopRequested: self._on_stop_requested,
             CancelRequested: self._on_cancel_requested,
             Tick: self._on_tick,
@@ -134,13 +135,16 @@ class JobCoordinator:
             return []
         self._commands = []
         self._handlers[type(event)](event)
+        if self._rounds is not None and not self.ended:
+            self._step(self._rounds, event.at)
         return self._commands
 
     def next_deadline_ms(self) -> MonotonicMs | None:
         """When a `Tick` is due though nothing else happens."""
         if self.ended:
             return None
-        return deadline(self._job.restart_at_ms, self._attempt.deadline_ms())
+        rounds = self._rounds.deadline_ms() if self._rounds and self._in_order else None
+        return deadline(self._job.restart_at_ms, self._attempt.deadline_ms(), rounds)
 
     @property
     def ended(self) -> bool:
@@ -150,24 +154,13 @@ class JobCoordinator:
     @property
     def transitions(self) -> tuple[Transition, ...]:
         """The last changes of state, oldest first."""
-        return tuple(self._transitions)
+        return self._job.transitions
 
     def status(self) -> JobStatus:
         """An immutable snapshot for users. Counters are those of the running attempt."""
-        job, heard = self._job, self._heard
-        return JobStatus(
-            job.state,
-            job.cause,
-            job.since,
-            dict(heard.statistics),
-            dict(heard.usage),
-            self._attempt.ready_count,
-            job.error,
-            self._attempt.generation,
-            job.restarts,
-            {chain: waits for chain, waits in heard.waits.items() if waits},
-            self.transitions,
-        )
+        attempt, rounds = self._attempt, self._rounds
+        checkpoints = None if rounds is None else rounds.status()
+        return self._job.status(attempt.generation, attempt.ready_count, checkpoints)
 
     def validate(self) -> None:
         """Assert the invariants; called after every event in tests."""
@@ -178,6 +171,8 @@ class JobCoordinator:
             assert attempt.failure is None
         if self.ended:
             assert attempt.over or self._next_token == 1, "something deployed has not ended"
+        if self._rounds is not None:
+            self._rounds.validate()
         assert (job.restart_at_ms is not None) <= (job.state is JobState.RESTARTING)
         assert attempt.generation == self._control.generation
 
@@ -185,14 +180,48 @@ class JobCoordinator:
 
     def _on_begin(self, event: Begin) -> None:
         self._require(self._job.state is JobState.CREATED, "a job begins once")
-        self._deploy(event.at, "begin")
+        if self._rounds is None:
+            self._deploy(event.at, "begin")
+        else:
+            self._claim(self._rounds, event.at, "begin")
+
+    def _claim(self, rounds: JobRounds, at: Moment, cause: str) -> None:
+        """Ask the log for the next generation; the chains of the one before have all ended."""
+        self._job.go(JobState.DEPLOYING, f"{cause}: the log is asked where to begin", at)
+        self._job.claiming = self._token()
+        self._commands.append(rounds.claim(self._job.claiming))
+
+    def _on_claimed(self, event: Claimed) -> None:
+        job, rounds = self._job, self._rounds
+        if rounds is None or event.token != job.claiming:
+            return
+        job.claiming = None
+        rounds.claimed(event.claim, self._chains)
+        self._commands.append(GARBAGE)
+        restored = rounds.restored
+        if restored is not None and restored.kind is RoundKind.FINAL and not restored.tokens:
+            self._end(OutcomeKind.FINISHED, f"already finished at {restored.source}", event.at)
+        elif job.wanted is not Desired.RUN:
+            self._end(OutcomeKind.STOPPED, "a stop was requested before it was deployed", event.at)
+        else:
+            self._begin_attempt(event.claim.generation)
+            self._deploy(event.at, rounds.sentence())
+
+    def _begin_attempt(self, generation: Generation) -> None:
+        self._attempt = Attempt.of(generation, self._chains)
+        self._control = ControlState(generation)
+        self._asked.clear()
+        self._first_token = self._next_token
 
     def _deploy(self, at: Moment, cause: str) -> None:
         """Start an attempt; the chains of the one before have all ended."""
-        self._go(JobState.DEPLOYING, cause, at)
+        self._job.go(JobState.DEPLOYING, cause, at)
         for plan in self._graph.chains:
             token = self._ask(plan.chain)
-            restored = self._positions.restored(plan.chain)
+            if self._rounds is None:
+                restored = self._positions.restored_chain(plan)
+            else:
+                restored = self._rounds.restored_chain(plan.chain)
             self._commands.append(DeployChain(token, plan, self._attempt.generation, restored))
 
     def _on_chain_ready(self, event: ChainReady) -> None:
@@ -215,40 +244,43 @@ class JobCoordinator:
         for chain in self._attempt.chains.values():
             chain.heard_ms = event.at.now_ms
         self._job.started = True
-        stopping = self._job.wanted is Desired.STOP
+        stopping = self._job.wanted is not Desired.RUN
         cause = f"all {len(self._attempt.chains)} chains are ready"
-        self._go(JobState.STOPPING if stopping else JobState.RUNNING, cause, event.at)
+        self._job.go(JobState.STOPPING if stopping else JobState.RUNNING, cause, event.at)
+        if self._rounds is not None:
+            self._rounds.began(event.at.now_ms)
         self._send_all()
 
     # --- events of running chains --------------------------------------------------------------
 
     def _on_chain_report(self, event: ChainReport) -> None:
-        chain = self._attempt.chains[event.chain]
-        if event.generation != self._attempt.generation or not chain.alive:
+        if not self._is_news(event):
             return
+        chain = self._attempt.chains[event.chain]
         if chain.heard_ms is not None:
             chain.heard_ms = event.at.now_ms
-        heard = self._heard
-        heard.statistics[event.chain] = event.statistics
-        heard.waits[event.chain] = event.waits
-        if event.usage is not None:
-            heard.usage[event.chain] = event.usage
+        self._job.heard(event)
         self._positions.heard(event.chain, event.frontier, event.at.now_ms)
+        if self._rounds is not None:
+            self._rounds.heard(event)
         if chain.heard_ms is not None or self._attempt.given_up:
             self._commands.append(SendControl(event.chain, self._control))
 
     def _on_chain_ended(self, event: ChainEnded) -> None:
-        chain = self._attempt.chains[event.chain]
-        if event.generation != self._attempt.generation or not chain.alive:
+        if not self._is_news(event):
             return  # its process went after it had reported its end, or after it was killed
         self._positions.heard(event.chain, event.outcome.frontier, event.at.now_ms)
-        self._heard.waits.pop(event.chain, None)
+        self._job.waits.pop(event.chain, None)
         if self._attempt.ended(event.chain, event.outcome):
-            self._give_up(event.at)
-            if self._job.state is not JobState.STOPPING:
-                self._go(JobState.RESTARTING, self._failure_text(), event.at)
+            self._attempt_failed(event.at)
         if self._attempt.over:
             self._attempt_over(event.at)
+
+    def _is_news(self, event: ChainReport | ChainEnded) -> bool:
+        """Whether the chain is of the running attempt and has not ended."""
+        attempt = self._attempt
+        chain = attempt.chains.get(event.chain)
+        return event.generation == attempt.generation and chain is not None and chain.alive
 
     def _on_tick(self, event: Tick) -> None:
         job = self._job
@@ -264,35 +296,88 @@ class JobCoordinator:
             chain.kill_at_ms = MonotonicMs(event.at.now_ms + self._teardown_timeout_ms)
             self._kill(name)
 
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def _step(self, rounds: JobRounds, at: Moment) -> None:
+        """Let the rounds of the attempt go on, and tell chains what is new of them."""
+        if not self._in_order:
+            return
+        self._commands += rounds.step(self._token(), at.now_ms)
+        known = self._control
+        self._control = known.merged(rounds.control)
+        if self._control != known:
+            self._send_all()
+        if rounds.failure is not None:
+            self._attempt.failed(rounds.failure)
+            self._attempt_failed(at)
+
+    @property
+    def _in_order(self) -> bool:
+        """Every chain runs, or has ended as it was told to."""
+        running = self._job.state in (JobState.RUNNING, JobState.STOPPING)
+        attempt = self._attempt
+        return running and attempt.all_connected and not attempt.given_up and not attempt.over
+
+    def _on_log_answer(self, event: RecordAppended | SavepointSaved) -> None:
+        rounds = self._rounds
+        if rounds is None or not rounds.answered(event, event.at):
+            return
+        if isinstance(event, RecordAppended):
+            self._commands.append(GARBAGE)
+        if self._attempt.over and self._attempt.failure is None:
+            self._attempt_over(event.at)
+
+    def _on_log_failed(self, event: LogFailed) -> None:
+        job, rounds = self._job, self._rounds
+        if rounds is None:
+            return
+        if event.token == job.claiming:
+            job.claiming = None
+            self._failed(event.error, str(event.error), event.at)
+        elif rounds.answered(event, event.at) and self._attempt.over:
+            self._attempt_over(event.at)
+
+    def _on_savepoint_requested(self, event: SavepointRequested) -> None:
+        if self._rounds is not None:
+            self._rounds.savepoint(event.name)
+
     # --- users ---------------------------------------------------------------------------------
 
     def _on_stop_requested(self, event: StopRequested) -> None:
-        job = self._job
+        job, rounds = self._job, self._rounds
         if job.wanted >= Desired.STOP:
             return
-        job.wanted = Desired.STOP
+        ephemeral = self._graph.checkpoint is not None and self._graph.checkpoint.ephemeral
+        job.wanted = Desired.DRAIN if event.drain or ephemeral else Desired.STOP
+        if rounds is not None:
+            rounds.stopping(event.savepoint)
         if job.state is JobState.RUNNING:
-            self._go(JobState.STOPPING, "a stop was requested", event.at)
-            self._want(Desired.STOP)
+            job.go(JobState.STOPPING, "a stop was requested", event.at)
+            self._want(job.wanted)
             self._send_all()
         elif job.restart_at_ms is not None:
             self._stopped(event.at)
-        elif not self._attempt.given_up:
-            self._want(Desired.STOP)
+        elif not self._attempt.given_up and job.claiming is None:
+            self._want(job.wanted)
 
     def _on_cancel_requested(self, event: CancelRequested) -> None:
         job = self._job
         if job.wanted is Desired.CANCEL:
             return
         job.wanted = Desired.CANCEL
-        if job.restart_at_ms is not None or job.state is JobState.CREATED:
+        if self._attempt.over or job.state is JobState.CREATED:
             self._end(OutcomeKind.CANCELLED, "a cancel was requested", event.at)
             return
-        self._go(JobState.STOPPING, "a cancel was requested", event.at)
+        job.go(JobState.STOPPING, "a cancel was requested", event.at)
         self._attempt.failure = None  # whatever failed before, the user wants no more of the job
         self._give_up(event.at)
 
     # --- the end of an attempt -----------------------------------------------------------------
+
+    def _attempt_failed(self, at: Moment) -> None:
+        self._give_up(at)
+        if self._job.state is not JobState.STOPPING:
+            self._job.go(JobState.RESTARTING, self._failure_text(), at)
 
     def _give_up(self, at: Moment) -> None:
         """End the attempt: its chains are cancelled, and killed if they do not follow (D4)."""
@@ -304,60 +389,73 @@ class JobCoordinator:
         self._send_all()
 
     def _attempt_over(self, at: Moment) -> None:
-        error, job = self._attempt.failure, self._job
-        if error is None:
-            worst = max(self._attempt.kinds(), key=_RANK.__getitem__)
-            worst = OutcomeKind.CANCELLED if worst is OutcomeKind.FAILED else worst
-            self._end(worst, f"every chain {worst.value}", at)
+        error, rounds = self._attempt.failure, self._rounds
+        if error is not None:
+            if isinstance(error, CorruptObjectError) and rounds is not None:
+                rounds.broken(error)
+            self._failed(error, self._failure_text(), at)
             return
+        worst = max(self._attempt.kinds(), key=_RANK.__getitem__)
+        worst = OutcomeKind.CANCELLED if worst is OutcomeKind.FAILED else worst
+        if rounds is not None and worst is not OutcomeKind.CANCELLED:
+            epilogue = rounds.epilogue(self._token())
+            if epilogue is not None:
+                self._commands.append(epilogue)
+                return
+        self._end(worst, f"every chain {worst.value}", at)
+
+    def _failed(self, error: ArkflowError, text: str, at: Moment) -> None:
+        """An attempt failed and is over, or could not even begin."""
+        job, rounds = self._job, self._rounds
         if job.state is JobState.STOPPING:  # what was to end in order did not
             cause = f"{error}; it is not restarted: a {job.wanted.name.lower()} was requested"
             self._end(OutcomeKind.FAILED, cause, at, error)
             return
-        verdict = self._strategy.failed(
-            error, at.now_ms, started=job.started, progress=self._positions.progress()
-        )
+        progress = (self._positions.progress(), None if rounds is None else rounds.last)
+        verdict = self._strategy.failed(error, at.now_ms, started=job.started, progress=progress)
         if isinstance(verdict, GiveUp):
-            if job.restarts or self._graph.mode is Mode.CHECKPOINT:  # else the error says it all
+            if job.restarts:  # else the error says it all
                 error.add_note(f"the job ends: {verdict.reason}")
             self._end(OutcomeKind.FAILED, f"{error}; {verdict.reason}", at, error)
             return
-        if job.wanted is Desired.STOP:
+        if job.wanted is not Desired.RUN:
             self._stopped(at)
             return
         job.restart_at_ms = MonotonicMs(at.now_ms + verdict.delay_ms)
         wait = f"in {verdict.delay_ms / 1000:g} s" if verdict.delay_ms else "at once"
-        self._go(JobState.RESTARTING, f"{self._failure_text()}; the next attempt starts {wait}", at)
+        job.go(JobState.RESTARTING, f"{text}; the next attempt starts {wait}", at)
         if not verdict.delay_ms:
             self._restart(at)
 
     def _restart(self, at: Moment) -> None:
-        job, before = self._job, self._attempt
+        job = self._job
         job.restart_at_ms = None
         job.restarts += 1
-        generation = Generation(before.generation + 1)
-        self._attempt = Attempt.of(generation, before.chains)
-        self._control = ControlState(generation)
-        self._asked.clear()
-        self._first_token = self._next_token
+        if self._rounds is not None:
+            self._claim(self._rounds, at, f"restart {job.restarts}")
+            return
+        self._begin_attempt(Generation(self._attempt.generation + 1))
         self._deploy(at, f"restart {job.restarts}: {self._positions.sentence(at.now_ms)}")
 
     def _stopped(self, at: Moment) -> None:
-        cause = f"{self._failure_text()}; it is not restarted: a stop was requested"
+        cause = f"{self._job.cause}; it is not restarted: a stop was requested"
         self._end(OutcomeKind.STOPPED, cause, at)
 
     def _end(
         self, kind: OutcomeKind, cause: str, at: Moment, error: ArkflowError | None = None
     ) -> None:
-        self._job.error, self._job.restart_at_ms = error, None
-        self._go(_END_STATE[kind], cause, at)
+        self._job.error, self._job.restart_at_ms, self._job.claiming = error, None, None
+        self._job.go(_END_STATE[kind], cause, at)
+        if self._rounds is not None:
+            self._rounds.ended(cause)
         self._commands.append(EndJob(JobOutcome(kind, error)))
 
     # --- small things --------------------------------------------------------------------------
 
     def _failure_text(self) -> str:
         attempt = self._attempt
-        return f"chain '{attempt.culprit}' failed: {attempt.failure}"
+        who = "" if attempt.culprit is None else f"chain '{attempt.culprit}' failed: "
+        return f"{who}{attempt.failure}"
 
     def _want(self, desired: Desired) -> None:
         self._control = self._control.merged(ControlState(self._attempt.generation, desired))
@@ -370,16 +468,13 @@ class JobCoordinator:
     def _kill(self, name: ChainId) -> None:
         self._commands.append(KillChain(name, self._attempt.generation))
 
-    def _go(self, state: JobState, cause: str, at: Moment) -> None:
-        self._transition_count += 1
-        self._transitions.append(
-            Transition(self._transition_count, at, self._job.state, state, cause)
-        )
-        self._job.state, self._job.cause, self._job.since = state, cause, at
-
-    def _ask(self, chain: ChainId) -> RequestToken:
+    def _token(self) -> RequestToken:
         token = RequestToken(self._next_token)
         self._next_token += 1
+        return token
+
+    def _ask(self, chain: ChainId) -> RequestToken:
+        token = self._token()
         self._asked[token] = chain
         return token
 

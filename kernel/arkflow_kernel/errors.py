@@ -151,6 +151,10 @@ class CorruptObjectError(StoreError):
         self.checkpoint = checkpoint
 
 
+class CheckpointError(ArkflowError):
+    """Rounds fail: a chain did not answer in time, or too many failed in a row (B5, B6)."""
+
+
 class RestoreError(ArkflowError):
     """The job must not start so: what is there cannot be restored like this (M2, M3, M6)."""
 
@@ -176,6 +180,7 @@ __all__ = [
     "ArkflowError",
     "BadRowError",
     "ChannelError",
+    "CheckpointError",
     "ClusterError",
     "ComponentError",
     "ConfigError",

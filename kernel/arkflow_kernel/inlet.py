@@ -12,6 +12,7 @@ from arkflow_kernel.envelope import Data, EndOfStream, Envelope
 from arkflow_kernel.ids import ChannelId, Generation, Sequence
 from arkflow_kernel.plan import ChainPlan, ChannelPlan
 from arkflow_kernel.protocol import GrantCredit
+from arkflow_kernel.snapshot import InputSnapshot
 
 
 class Inlet:
@@ -100,6 +101,13 @@ class Inlets:
         """What the senders do not know yet."""
         grants = (inlet.grant() for inlet in self._inlets.values())
         return (grant for grant in grants if grant is not None)
+
+    def snapshots(self) -> tuple[InputSnapshot, ...]:
+        """The inputs at a cut (B0, 3)."""
+        return tuple(
+            InputSnapshot(channel, inlet.ended and not inlet.stopped)
+            for channel, inlet in self._inlets.items()
+        )
 
     @property
     def ended(self) -> bool:

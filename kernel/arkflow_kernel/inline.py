@@ -11,14 +11,16 @@ from collections import deque
 from collections.abc import Callable
 
 from arkflow_kernel.chain_work import ChainWork, ComponentFactory, LaneName, lane_of
+from arkflow_kernel.checkpoint_ports import JobStore
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.envelope import Data, Envelope
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ComponentError
-from arkflow_kernel.ids import FIRST_GENERATION, ChainId, ChannelId, Generation, MonotonicMs
+from arkflow_kernel.ids import ChainId, ChannelId, Generation, MonotonicMs
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.lane import LaneSchedule
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
+from arkflow_kernel.log_work import LogCommand, perform_log
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.ports import Clock, Moment
 from arkflow_kernel.protocol import (
@@ -30,7 +32,6 @@ from arkflow_kernel.protocol import (
     ChainEvent,
     ChainOutcome,
     ChainReady,
-    ChainReport,
     ConnectChain,
     Control,
     CoordinatorCommand,
@@ -48,13 +49,16 @@ from arkflow_kernel.protocol import (
     KillChain,
     NextSlice,
     OutcomeKind,
+    ReportSoon,
     Request,
+    SavepointRequested,
     SendControl,
     StopRequested,
     Submit,
     Tick,
     deadline,
 )
+from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 from arkflow_kernel.task import ChainTask
 
 Caller = Callable[[Callable[[], ChainEvent], Callable[[], ChainEvent | None]], ChainEvent]
@@ -144,23 +148,32 @@ class InlineJob(KernelHandle):
         components: ComponentFactory,
         clock: Clock,
         *,
+        store: JobStore | None = None,
+        choice: RestoreChoice = NEWEST,
         caller: Caller = call_directly,
         observer: Observer | None = None,
     ) -> None:
+        assert (store is None) == (graph.checkpoint is None), "checkpoints need a store"
+        self._store = store
         self._components = components
         self._clock = clock
         self._caller = caller
         self._observer = observer
-        self._coordinator = JobCoordinator(graph, FIRST_GENERATION)
+        self._coordinator = JobCoordinator(graph, choice=choice)
         self._chains: dict[ChainId, InlineChain] = {}
         self._ends = {c.channel: c for plan in graph.chains for c in plan.inputs}
         self._mailbox: deque[CoordinatorEvent] = deque([Begin(clock.moment())])
         self._outcome: JobOutcome | None = None
         self._report_at_ms = MonotonicMs(clock.moment().now_ms + REPORT_INTERVAL_MS)
 
-    def stop(self) -> None:
+    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
         """See `KernelHandle.stop`."""
-        self._mailbox.append(StopRequested(self._clock.moment()))
+        self._mailbox.append(StopRequested(self._clock.moment(), drain, savepoint))
+        self._clock.wake()
+
+    def savepoint(self, name: str) -> None:
+        """See `KernelHandle.savepoint`."""
+        self._mailbox.append(SavepointRequested(self._clock.moment(), name))
         self._clock.wake()
 
     def cancel(self) -> None:
@@ -181,6 +194,8 @@ class InlineJob(KernelHandle):
         finally:
             for chain in self._chains.values():
                 chain.work.close()
+            if self._store is not None:
+                self._store.log.close()
         return self._outcome
 
     # --- one step ------------------------------------------------------------------------------
@@ -207,6 +222,7 @@ class InlineJob(KernelHandle):
                 return False
             answer = self._caller(lambda: chain.work.perform(request), chain.work.overdue)
             chain.answered(answer, request)
+            chain.work.follow_up(request)
             return True
         commands = chain.task.handle(event)
         self._observe(chain.plan.chain, event, list(commands))
@@ -222,6 +238,8 @@ class InlineJob(KernelHandle):
             case Emit():
                 peer = self._chains[self._ends[command.channel].target]
                 peer.arrived(command.channel, command.envelope)
+            case ReportSoon():
+                self._report(chain)
             case GrantCredit():
                 peer = self._chains[self._ends[command.channel].source]
                 moment, channel = self._clock.moment(), command.channel
@@ -246,17 +264,7 @@ class InlineJob(KernelHandle):
             self._mailbox.append(Tick(moment))
 
     def _report(self, chain: InlineChain) -> None:
-        moment, task = self._clock.moment(), chain.task
-        self._mailbox.append(
-            ChainReport(
-                moment,
-                chain.plan.chain,
-                chain.generation,
-                task.statistics(),
-                task.frontier(),
-                waits=task.waits(moment.now_ms),
-            )
-        )
+        self._mailbox.append(chain.task.report(self._clock.moment()))
 
     def _next_deadline_ms(self) -> MonotonicMs | None:
         chains = (chain.task.next_deadline_ms() for chain in self._chains.values())
@@ -285,11 +293,27 @@ class InlineJob(KernelHandle):
                 self._ended(self._chains[command.chain], ChainOutcome(OutcomeKind.FAILED, lost))
             case EndJob():
                 self._outcome = command.outcome
+            case _:
+                self._call_log(command)
+
+    def _call_log(self, command: LogCommand) -> None:
+        """The log's work, at once: nothing else goes on meanwhile."""
+        assert self._store is not None
+        answer = perform_log(self._store.log, command, self._clock)
+        if answer is not None:
+            self._mailbox.append(answer)
 
     def _deploy(self, command: DeployChain) -> ChainReady | ChainEnded:
         plan = command.plan
         try:
-            work = ChainWork(plan, self._components, self._clock)
+            objects = None if self._store is None else self._store.objects
+            work = ChainWork(
+                plan,
+                self._components,
+                self._clock,
+                generation=command.generation,
+                objects=objects,
+            )
             work.open(command.restored)
         except ArkflowError as error:
             outcome = ChainOutcome(OutcomeKind.FAILED, error)
@@ -329,15 +353,28 @@ class InlineRunner(JobRunner):
     """Runs jobs in the calling thread; a `JobRunner`."""
 
     def __init__(
-        self, components: ComponentFactory, clock: Clock, *, caller: Caller = call_directly
+        self,
+        components: ComponentFactory,
+        clock: Clock,
+        *,
+        store: JobStore | None = None,
+        caller: Caller = call_directly,
     ) -> None:
         self._components = components
         self._clock = clock
+        self._store = store
         self._caller = caller
 
-    def run_job(self, graph: ExecutionGraph) -> InlineJob:
-        """See `JobRunner.run_job`."""
-        return InlineJob(graph, self._components, self._clock, caller=self._caller)
+    def run_job(self, graph: ExecutionGraph, choice: RestoreChoice = NEWEST) -> InlineJob:
+        """See `JobRunner.run_job`. `store` is the job's, in checkpoint mode."""
+        return InlineJob(
+            graph,
+            self._components,
+            self._clock,
+            store=self._store,
+            choice=choice,
+            caller=self._caller,
+        )
 
 
 __all__ = [

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from arkflow_kernel.commit import StreamKey
-from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence
+from arkflow_kernel.ids import CheckpointId, MonotonicMs, RequestToken, Sequence
 from arkflow_kernel.limits import LANE_ITEMS_QUEUED_MAX, STALL_TIMEOUT_MS
 from arkflow_kernel.metrics import Wait
 from arkflow_kernel.protocol import ItemDone, LaneSlice
@@ -27,10 +27,14 @@ class BatchRef:
 
 @dataclass(slots=True)
 class Item:
-    """A submitted item. `batch` is None for `Finish`; `taken` batches of its slice have left."""
+    """A submitted item: a batch, a seal (its checkpoint), or with neither the `Finish`.
+
+    `taken` batches of its slice have left.
+    """
 
     token: RequestToken
     batch: BatchRef | None
+    checkpoint: CheckpointId | None = None
     slice: LaneSlice | None = None
     taken: int = 0
     more: bool = False
@@ -45,6 +49,7 @@ class ItemQueue:
         self._items: deque[Item] = deque()
         self._by_token: dict[RequestToken, Item] = {}
         self._progress_ms = MonotonicMs(0)
+        self._seals = 0
 
     def __len__(self) -> int:
         return len(self._items)
@@ -52,7 +57,12 @@ class ItemQueue:
     @property
     def has_room(self) -> bool:
         """Whether another item may be submitted."""
-        return len(self._items) < self._bound
+        return len(self._items) - self._seals < self._bound
+
+    @property
+    def idle(self) -> bool:
+        """No batch is in work or waiting; seals may be."""
+        return len(self._items) == self._seals
 
     @property
     def held_bytes(self) -> int:
@@ -62,13 +72,20 @@ class ItemQueue:
         return batches + sum(piece.size_bytes for pieces in slices for piece in pieces)
 
     def submitted(self, token: RequestToken, batch: BatchRef | None, now_ms: MonotonicMs) -> None:
-        """An item went to the lane; only when `has_room`."""
+        """A batch or the finish went to the lane; only when `has_room`."""
         assert self.has_room
+        self._add(Item(token, batch), now_ms)
+
+    def sealing(self, token: RequestToken, checkpoint: CheckpointId, now_ms: MonotonicMs) -> None:
+        """A seal went to the lane, which always takes one: a trigger does not wait (B3)."""
+        self._seals += 1
+        self._add(Item(token, None, checkpoint), now_ms)
+
+    def _add(self, item: Item, now_ms: MonotonicMs) -> None:
         if not self._items:
             self._progress_ms = now_ms
-        item = Item(token, batch)
         self._items.append(item)
-        self._by_token[token] = item
+        self._by_token[item.token] = item
 
     def answered(self, event: ItemDone) -> None:
         """A slice of an item arrived."""
@@ -95,6 +112,7 @@ class ItemQueue:
         if item is None or not item.answered or item.slice is not None or item.more:
             return None
         self._items.popleft()
+        self._seals -= item.checkpoint is not None
         del self._by_token[item.token]
         return item
 
@@ -108,7 +126,8 @@ class ItemQueue:
 
     def validate(self) -> None:
         """Assert the bound, and that both views agree."""
-        assert len(self._items) <= self._bound
+        assert self._seals == sum(item.checkpoint is not None for item in self._items)
+        assert len(self._items) - self._seals <= self._bound
         assert set(self._by_token) == {item.token for item in self._items}
 
 

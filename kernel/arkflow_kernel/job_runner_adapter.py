@@ -1,13 +1,10 @@
 """The entry point that every driver offers (R3): a planned job in, a handle out."""
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph
-from arkflow_kernel.snapshot import RestoreChoice
-
-NEWEST: Final = RestoreChoice()
-"""Begin at the newest checkpoint, or from nothing if there is none."""
+from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 
 
 class JobRunner(Protocol):

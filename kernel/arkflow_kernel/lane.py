@@ -30,7 +30,6 @@ from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Operator, OperatorResult
 from arkflow_kernel.protocol import (
     FinishItem,
-    LaneItem,
     LaneSlice,
     NextSlice,
     Piece,
@@ -78,7 +77,7 @@ class ChainLane:
         self._left: dict[RequestToken, deque[Piece]] = {}
         self._calls: dict[RequestToken, _Call] = {}
 
-    def run(self, item: LaneItem) -> LaneAnswer:
+    def run(self, item: RunItem | FinishItem) -> LaneAnswer:
         """Work an item off; the first slice of its results. Raises `ArkflowError`."""
         work = _Work(self._plan, self._outlets, item.token)
         try:

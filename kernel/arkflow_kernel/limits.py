@@ -56,9 +56,6 @@ LINGER_MS: Final = 10
 OUTBOX_QUEUED_MAX: Final = 2
 """Data envelopes of one channel that wait for credit, beyond those that the peer holds."""
 
-BARRIERS_QUEUED_MAX: Final = 2
-"""Rounds whose barriers may wait in one outbox (E4)."""
-
 STALL_TIMEOUT_MS: Final = 30_000
 """A wait without progress that is reported (E5)."""
 
@@ -101,6 +98,9 @@ PUBLISH_TIMEOUT_MS: Final = 600_000
 PUBLISH_RETRY_MS: Final = 1_000
 """Between two tries to publish a token."""
 
+CLOSING_RETRY_MS: Final = 1_000
+"""Between two tries of the round that ends a job."""
+
 LEASE_MS: Final = 10_000
 """A chain without a word of its coordinator for so long stops writing (D6)."""
 
@@ -125,13 +125,13 @@ assert FRONTIER_PAIRS_MAX >= 4
 assert SETTLEMENT_ENTRIES_MAX >= 4
 
 __all__ = [
-    "BARRIERS_QUEUED_MAX",
     "BATCH_ROWS_DEFAULT",
     "CHAIN_INPUT_BYTES_DEFAULT",
     "CHANNEL_BYTES_MAX",
     "CHANNEL_BYTES_MIN",
     "CHANNEL_ENVELOPES_DEFAULT",
     "CHECKPOINT_INTERVAL_EPHEMERAL_MS",
+    "CLOSING_RETRY_MS",
     "COALESCING_BYTES_MAX",
     "DETERMINISTIC_ATTEMPTS",
     "EXACT_FLOAT_INT_MAX",

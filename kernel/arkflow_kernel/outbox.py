@@ -6,8 +6,8 @@ outstanding sends at once, a busy one waits for a full envelope, for its peer, o
     give ─▶ open envelope ─close─▶ queue ─credit─▶ Emit
 
 Control takes its place behind the data before it and overtakes nothing (W11). Between two data
-envelopes at most one watermark or idle waits (the newer replaces the older), and the barriers of
-`BARRIERS_QUEUED_MAX` rounds.
+envelopes at most one watermark or idle waits (the newer replaces the older), and the barrier of
+one round: a newer round means that the older ones have failed.
 """
 
 from collections import deque
@@ -20,7 +20,6 @@ from arkflow_kernel.channel import CreditLedger
 from arkflow_kernel.envelope import Barrier, Data, Envelope, Idle, Watermark
 from arkflow_kernel.ids import ChainId, MonotonicMs, OutputId, Sequence
 from arkflow_kernel.limits import (
-    BARRIERS_QUEUED_MAX,
     COALESCING_BYTES_MAX,
     FRAME_BYTES_TARGET,
     LINGER_MS,
@@ -144,6 +143,9 @@ class Outbox:
                 self._queue.append(control)
             return
         self.close_open()
+        if isinstance(control, Barrier) and any(isinstance(e, Barrier) for e in self._queue):
+            # The rounds of those that still wait here have failed: a newer one has been opened.
+            self._queue = deque(e for e in self._queue if not isinstance(e, Barrier))
         self._queue.append(control)
 
     def close_open(self) -> None:
@@ -220,8 +222,7 @@ class Outbox:
         assert len(data) == self._queued
         assert sum(envelope.size_bytes for envelope in data) == self._queued_bytes
         assert self._behind is None or self._open is not None
-        rounds = {e.round_id for e in self._queue if isinstance(e, Barrier)}
-        assert len(rounds) <= BARRIERS_QUEUED_MAX
+        assert sum(isinstance(e, Barrier) for e in self._queue) <= 1
         kinds = [isinstance(envelope, Watermark | Idle) for envelope in self._queue]
         assert not any(a and b for a, b in pairwise(kinds))
 

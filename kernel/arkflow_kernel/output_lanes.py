@@ -7,21 +7,14 @@ alike (F3, F5).
 
 from collections.abc import Callable, Iterator
 
-from arkflow_kernel.envelope import EndOfStream, Reset
+from arkflow_kernel.envelope import Barrier, EndOfStream, Reset
 from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs, OutputId, RequestToken, Sequence
 from arkflow_kernel.metrics import ChannelStatistics, Wait
 from arkflow_kernel.outbox import Outbox, limit_open_bytes
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import WriteReceipt
-from arkflow_kernel.protocol import (
-    CreditGranted,
-    Emit,
-    FlushSink,
-    Piece,
-    RollSink,
-    Write,
-    deadline,
-)
+from arkflow_kernel.protocol import CreditGranted, Emit, Piece, WriteRequest, deadline
+from arkflow_kernel.snapshot import Epoch
 from arkflow_kernel.write_lane import WriteLane
 
 
@@ -29,7 +22,9 @@ class OutputLanes:
     """All outputs of one chain: sinks first, then channels, in the order of the plan."""
 
     def __init__(self, plan: ChainPlan) -> None:
-        self._sinks = {sink.output: WriteLane(sink.output) for sink in plan.sinks}
+        self._sinks = {
+            sink.output: WriteLane(sink.output, stages=sink.exactly_once) for sink in plan.sinks
+        }
         self._outboxes = {channel.output: Outbox(channel) for channel in plan.channels}
         self._all: dict[OutputId, WriteLane | Outbox] = {**self._sinks, **self._outboxes}
         self.rows_to = dict.fromkeys(self._all, 0)
@@ -65,7 +60,7 @@ class OutputLanes:
 
     def requests(
         self, token: Callable[[], RequestToken], now_ms: MonotonicMs
-    ) -> Iterator[Write | RollSink | FlushSink]:
+    ) -> Iterator[WriteRequest]:
         """What the sinks are to do now; `token` gives the token of the next request."""
         for sink in self._sinks.values():
             request = sink.next_request(token(), now_ms)
@@ -76,9 +71,9 @@ class OutputLanes:
         """Whether one of its sinks is called so."""
         return output in self._sinks
 
-    def written(self, output: OutputId, receipt: WriteReceipt, now_ms: MonotonicMs) -> None:
-        """A sink answered. `SinkError` if its answer cannot be true."""
-        self._sinks[output].answered(receipt, now_ms)
+    def written(self, output: OutputId, receipt: WriteReceipt, now_ms: MonotonicMs) -> Epoch | None:
+        """A sink answered; the epoch if it was a seal. `SinkError` if its answer cannot be true."""
+        return self._sinks[output].answered(receipt, now_ms)
 
     @property
     def confirmed_writes(self) -> int:
@@ -110,12 +105,24 @@ class OutputLanes:
 
     # --- ends and measures ---------------------------------------------------------------------
 
-    def flush(self, *, stopped: bool) -> None:
-        """No batch follows: sinks confirm everything, channels end (E2)."""
+    def seal(self, barrier: Barrier) -> None:
+        """A cut: the barrier goes into every channel, behind what waits there, and every sink
+        seals behind its writes (B3, E2).
+        """
+        for outbox in self._outboxes.values():
+            outbox.put(barrier)
         for sink in self._sinks.values():
-            sink.flush()
+            sink.seal(Epoch(barrier.generation, barrier.round_id))
+
+    def end(self, *, stopped: bool) -> None:
+        """No batch follows: channels end (E2)."""
         for outbox in self._outboxes.values():
             outbox.put(EndOfStream(stopped))
+
+    def flush(self) -> None:
+        """Sinks confirm everything; nothing is given afterwards."""
+        for sink in self._sinks.values():
+            sink.flush()
 
     def deadline_ms(self) -> MonotonicMs | None:
         """When an output wants to be looked at though nothing else happens."""

@@ -6,7 +6,8 @@ Rules
   reader of stdout that has gone, a first deployment that fails (nothing was read, and whoever
   started the job reads the error), and one operator that fails three attempts in a row with the
   same error and no progress between.
-- A lost process or a broken channel is never deterministic.
+- A lost process or a broken channel is never deterministic, nor is an object of a checkpoint that
+  cannot be read: the next claim passes its record over, or refuses to go on (M2).
 """
 
 from collections.abc import Hashable
@@ -18,21 +19,18 @@ from arkflow_kernel.errors import (
     BadRowError,
     ChannelError,
     ConfigError,
+    CorruptObjectError,
+    FencedError,
     OutputClosedError,
     ProcessingError,
+    RestoreError,
 )
 from arkflow_kernel.ids import MonotonicMs
 from arkflow_kernel.limits import DETERMINISTIC_ATTEMPTS
 from arkflow_kernel.plan import RestartPlan
 
-_HOPELESS = (ConfigError, BadRowError, OutputClosedError)
-_LOST = (ActorLostError, ChannelError)
-
-
-KEEPS_STATE = (
-    "the job keeps state, and until checkpoints exist nothing could restore it: "
-    "a restart would continue with wrong results"
-)
+_HOPELESS = (ConfigError, BadRowError, OutputClosedError, RestoreError)
+_LOST = (ActorLostError, ChannelError, CorruptObjectError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +50,8 @@ class GiveUp:
 class RestartStrategy:
     """Decides after each failure. One per run of a job."""
 
-    def __init__(self, plan: RestartPlan, *, keeps_state: bool) -> None:
+    def __init__(self, plan: RestartPlan) -> None:
         self._plan = plan
-        self._keeps_state = keeps_state
         self._last_ms: MonotonicMs | None = None
         self._in_a_row = 0
         self._culprit: tuple[str, str] | None = None
@@ -89,8 +86,8 @@ class RestartStrategy:
         plan = self._plan
         if plan.strategy == "none":
             return "`restart.strategy` is `none`"
-        if self._keeps_state and started:
-            return KEEPS_STATE
+        if isinstance(error, FencedError):
+            return "another run of the job has taken over"
         if isinstance(error, _HOPELESS):
             return "a restart would meet the same error again"
         if not started and not isinstance(error, _LOST):
@@ -118,4 +115,4 @@ class RestartStrategy:
         return int(min(delay, plan.max_ms))
 
 
-__all__ = ["KEEPS_STATE", "GiveUp", "Restart", "RestartStrategy"]
+__all__ = ["GiveUp", "Restart", "RestartStrategy"]

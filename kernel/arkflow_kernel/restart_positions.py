@@ -9,8 +9,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from arkflow_kernel.ids import ChainId, MonotonicMs, OperatorId
-from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.ports import ReplayKind, SplitPosition
+from arkflow_kernel.snapshot import ChainSnapshot, RestoredChain
 
 
 @dataclass(slots=True)
@@ -68,6 +69,11 @@ class RestartPositions:
         """Where the splits of a chain's source continue; () if nobody knows."""
         source = self._sources.get(chain)
         return () if source is None else source.frontier
+
+    def restored_chain(self, plan: ChainPlan) -> RestoredChain:
+        """What a chain restores in ack mode: positions, nothing else."""
+        snapshot = ChainSnapshot(plan.chain, plan.tasks, sources=self.restored(plan.chain))
+        return RestoredChain(snapshot=snapshot)
 
     def progress(self) -> Hashable:
         """A value that changes when some frontier moves."""

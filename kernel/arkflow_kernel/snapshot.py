@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import (
     NO_CHECKPOINT,
     ChainId,
@@ -119,7 +120,8 @@ class InputSnapshot:
 class ChainSnapshot:
     """One chain at the cut of a round (B0): a function of what came before the barrier alone.
 
-    `finished`: the data of the chain had ended and its operators were finished (B8).
+    `finished`: the data of the chain had ended and its operators were finished (B8). `objects` are
+    all that its states list; those of its tokens stand there.
     """
 
     chain: ChainId
@@ -234,6 +236,10 @@ class RestoreChoice:
     must_not_exist: bool = False
 
 
+NEWEST = RestoreChoice()
+"""Begin at the newest checkpoint, or from nothing if there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A claimed generation, and what it restores; None: it starts from nothing.
@@ -250,14 +256,19 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class RoundAnswer:
-    """A chain's answer to a round: its snapshot, or why it has none. Exactly one is set."""
+    """A chain's answer to a round: its snapshot, or why it has none. Exactly one is set.
+
+    `new_bytes`: bytes of the objects that the chain added for it.
+    """
 
     checkpoint: CheckpointId
     snapshot: ChainSnapshot | None = None
-    error: str | None = None
+    error: ArkflowError | None = None
+    new_bytes: int = 0
 
 
 __all__ = [
+    "NEWEST",
     "NOTHING_RESTORED",
     "NO_PHASES",
     "ChainSnapshot",

@@ -1,44 +1,34 @@
-"""The machine of one chain (T1-T7): what it reads, in which order it works, what it confirms.
+"""The machine of one chain (T1-T7): what it takes, in which order it works, how it ends.
 
 It takes one event and returns commands. It never blocks, reads no clock, and touches no operator:
-those live in the driver's lane, which the machine orders item by item (T1b).
-
-    read or Deliver ─▶ submit ─▶ publish slices ─▶ write or Emit ─▶ settle ─▶ commit or grant
-
-`read_lane` says when to read, `inlet` watches one input channel, `item_queue` keeps the order of
-the lane, `output_lanes` feeds sinks (`write_lane`) and channels (`outbox`), `commit` knows what is
-settled. This module moves batches between them, in `_pump`, after every event, until nothing more
-can move.
+those live in the driver's lane, which the machine orders item by item (T1b). `chain_flow` moves the
+batches, `chain_rounds` takes part in checkpoints; this module hears events, lets move what can
+after each of them, and knows where the chain is in its life.
 
 Phases: WAITING (no control state yet) → RUNNING → FINISHING (the data ended; the operators
-flush) or STOPPING (the source was asked to stop, or an input ended so) → FLUSHING (sinks confirm,
-channels end) → COMMITTING (the source hears of it) → ENDED. A failed request, a broken channel or
-a cancel leads to ENDED from anywhere.
+flush) or STOPPING (the source was asked to stop, or an input ended so). Then, in ack mode, FLUSHING
+(sinks confirm); in checkpoint mode, DRAINED (nothing but barriers moves, until the last round is
+completed and its tokens are published). → COMMITTING (the source hears of it) → ENDED. A failed
+request, a broken channel or a cancel leads to ENDED from anywhere.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from arkflow_kernel.bad_rows import Origin, bad_row_error
-from arkflow_kernel.commit import SettlementQueue, SourceCommits
-from arkflow_kernel.envelope import Data
-from arkflow_kernel.errors import ArkflowError, ChannelError, SinkError
-from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs, SplitId
-from arkflow_kernel.inlet import Inlets
-from arkflow_kernel.item_queue import BatchRef, ItemQueue
-from arkflow_kernel.metrics import ChainStatistics, OperatorCounts, Wait
-from arkflow_kernel.output_lanes import OutputLanes
-from arkflow_kernel.outstanding import Outstanding
+from arkflow_kernel.chain_flow import ChainFlow
+from arkflow_kernel.envelope import Barrier, Data
+from arkflow_kernel.errors import ArkflowError, BadRowError, ChannelError, SinkError
+from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs
+from arkflow_kernel.metrics import ChainStatistics, Wait
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import SplitPosition
+from arkflow_kernel.ports import Moment, SplitPosition
 from arkflow_kernel.protocol import (
     ChainCommand,
     ChainEvent,
     ChainOutcome,
+    ChainReport,
     ChannelBroken,
-    CommitPermit,
     CommitSource,
     Control,
     ControlState,
@@ -46,22 +36,23 @@ from arkflow_kernel.protocol import (
     Deliver,
     Desired,
     EndChain,
-    FinishItem,
     ItemDone,
-    NextSlice,
     OutcomeKind,
-    ReadSource,
-    Request,
+    PublishFailed,
+    PublishTokens,
+    ReportSoon,
     RequestFailed,
-    RunItem,
+    SnapshotUploaded,
     SourceCommitted,
     SourceRead,
-    Submit,
     Tick,
+    TokensPublished,
+    UploadFailed,
+    UploadSnapshot,
     WriteDone,
     deadline,
 )
-from arkflow_kernel.read_lane import ReadLane
+from arkflow_kernel.snapshot import NOTHING_RESTORED, RestoredChain
 
 
 class Phase(Enum):
@@ -72,15 +63,19 @@ class Phase(Enum):
     FINISHING = "finishing"
     STOPPING = "stopping"
     FLUSHING = "flushing"
+    DRAINED = "drained"
     COMMITTING = "committing"
     ENDED = "ended"
 
 
-class ChainTask:
-    """Machine of one chain, in ack mode.
+_TAKING = (Phase.RUNNING, Phase.FINISHING, Phase.STOPPING, Phase.DRAINED)
 
-    `commits`: the source wants to hear what is settled. `restored`: where its splits continue;
-    they are the frontier until a batch is settled (F6).
+
+class ChainTask:
+    """Machine of one chain.
+
+    `commits`: the source wants to hear what is settled. `restored`: what the driver has restored;
+    its positions are the frontier until a batch is settled, or a cut completed (F6).
     """
 
     def __init__(
@@ -89,35 +84,31 @@ class ChainTask:
         generation: Generation,
         *,
         commits: bool = False,
-        restored: tuple[SplitPosition, ...] = (),
+        restored: RestoredChain = NOTHING_RESTORED,
     ) -> None:
         assert (plan.source is None) == bool(plan.inputs), "a chain has a source or inputs"
         self._plan = plan
         self._generation = generation
         self._control: ControlState | None = None
         self._phase = Phase.WAITING
-        rate = None if plan.source is None else plan.source.rows_per_second
-        self._source = ReadLane(rate, nothing=plan.source is None)
-        self._inlets = Inlets(plan, generation)
-        self._items = ItemQueue(plan.workers)
-        self._outputs = OutputLanes(plan)
-        self._settlement = SettlementQueue(len(self._outputs))
-        self._commits = SourceCommits(restored, commits=commits)
-        self._stopped = False
-        self._outstanding = Outstanding(plan.chain)
-        self._commands: list[ChainCommand] = []
-        self._counts = {op.operator: OperatorCounts(op.operator) for op in plan.operators}
-        self._statistics: Counter[str] = Counter()
+        self._flow = ChainFlow(plan, generation, restored, commits=commits)
+        self._stopped = self._drains = False
+        self._told: tuple[object, ...] | None = None
+        flow = self._flow
         self._handlers: dict[type, Callable[[Any], None]] = {
             Control: self._on_control,
             Tick: lambda _: None,  # `_pump` looks at what is due
-            SourceRead: self._on_source_read,
-            ItemDone: self._on_item_done,
-            WriteDone: self._on_write_done,
+            SourceRead: flow.read,
+            ItemDone: flow.item_done,
+            WriteDone: flow.written,
             SourceCommitted: self._on_source_committed,
+            SnapshotUploaded: self._on_uploaded,
+            UploadFailed: self._on_uploaded,
+            TokensPublished: self._on_published,
+            PublishFailed: self._on_published,
             RequestFailed: self._on_request_failed,
             Deliver: self._on_deliver,
-            CreditGranted: self._on_credit_granted,
+            CreditGranted: flow.granted,
             ChannelBroken: lambda event: self._end(OutcomeKind.FAILED, event.error),
         }
 
@@ -129,29 +120,29 @@ class ChainTask:
         Raises `ProtocolError` with the machine's story for an answer that was not asked for.
         Answers that arrive after the end are dropped: their requests were given up (T4).
         """
-        self._outstanding.tell(event, self._phase)
-        if self._phase is not Phase.ENDED:
-            self._commands = []
-            try:
-                self._handlers[type(event)](event)
-            except (ChannelError, SinkError) as error:  # a peer or a sink that broke its rules
-                self._end(OutcomeKind.FAILED, error)
+        self._flow.outstanding.tell(event, self._phase)
+        if self._phase is Phase.ENDED:
+            return []
+        self._flow.commands = []
+        try:
+            self._handlers[type(event)](event)
             self._pump(event.at.now_ms)
-            return self._commands
-        return []
+        except (BadRowError, ChannelError, SinkError) as error:
+            # A row that nobody takes; a peer or a sink that broke its rules, or gave up.
+            self._end(OutcomeKind.FAILED, error)
+        return self._flow.commands
 
     def next_deadline_ms(self) -> MonotonicMs | None:
         """When a `Tick` is due though nothing else happens."""
         if self._phase in (Phase.WAITING, Phase.ENDED):
             return None
-        reads = self._source.deadline_ms() if self._phase is Phase.RUNNING else None
-        return deadline(reads, self._outputs.deadline_ms())
+        flow = self._flow
+        reads = flow.source.deadline_ms() if self._phase is Phase.RUNNING else None
+        return deadline(reads, flow.outputs.deadline_ms(), flow.rounds.deadline_ms())
 
     def takes(self, channel: ChannelId) -> bool:
         """Whether the head of this input's queue may be delivered now (T1)."""
-        if channel not in self._inlets:
-            raise self._outstanding.error(f"channel {channel} does not enter it")
-        return self._phase is Phase.RUNNING and self._items.has_room and self._inlets.takes(channel)
+        return self._flow.takes(channel) and self._phase in _TAKING
 
     @property
     def phase(self) -> Phase:
@@ -160,241 +151,172 @@ class ChainTask:
 
     def frontier(self) -> tuple[SplitPosition, ...]:
         """Per split, the position below which everything is settled (F1, F6)."""
-        return self._commits.frontier()
+        return self._flow.commits.frontier()
 
     def statistics(self) -> ChainStatistics:
         """An immutable snapshot of the counters."""
-        held = self._source.held_bytes + self._items.held_bytes + self._outputs.held_bytes
-        return ChainStatistics(
-            self._plan.chain,
-            **self._statistics,
-            settled_rows=self._settlement.settled_rows,
-            in_flight=len(self._items) + self._source.waiting,
-            confirmed_writes=self._outputs.confirmed_writes,
-            held_bytes=held,
-            channels=self._outputs.channel_statistics(),
-            operators=tuple(self._counts.values()),
-            rows_to=tuple(self._outputs.rows_to.items()),
-        )
+        return self._flow.statistics()
 
     def waits(self, now_ms: MonotonicMs) -> tuple[Wait, ...]:
         """What has made no progress for too long, and what it needs (E5)."""
-        item = self._items.wait(now_ms)
-        return (*self._outputs.waits(now_ms), *(() if item is None else (item,)))
+        return self._flow.waits(now_ms)
+
+    def report(self, at: Moment) -> ChainReport:
+        """What the chain says of itself; its process adds what it used."""
+        rounds = self._flow.rounds
+        return ChainReport(
+            at,
+            self._plan.chain,
+            self._generation,
+            self.statistics(),
+            self.frontier(),
+            waits=self.waits(at.now_ms),
+            answer=rounds.answer,
+            drained=self._phase is Phase.DRAINED,
+            stopped=self._stopped,
+            published_upto=rounds.published_upto,
+        )
 
     def validate(self) -> None:
         """Assert the invariants across all parts; called after every event in tests."""
-        self._source.validate()
-        self._items.validate()
-        self._settlement.validate()
-        self._outputs.validate()
-        self._inlets.validate()
-        self._commits.validate()
-        self._outstanding.validate()
-        assert all(count.conserved() for count in self._counts.values()), self._counts
-        assert self._phase is not Phase.WAITING or not self._outstanding
+        self._flow.validate()
+        assert self._phase is not Phase.WAITING or not self._flow.outstanding
 
     # --- events --------------------------------------------------------------------------------
 
     def _on_control(self, event: Control) -> None:
+        flow = self._flow
         if event.state.generation != self._generation:
-            self._count("stale_controls", 1)
+            flow.count("stale_controls", 1)
             return
         known = self._control
         self._control = event.state if known is None else known.merged(event.state)
         if self._phase is Phase.WAITING:
-            self._phase = Phase.RUNNING
-            self._outputs.start(self._generation)
+            self._phase = Phase.DRAINED if flow.finished else Phase.RUNNING
+            flow.outputs.start(self._generation)
+            if flow.finished:  # it was, before it was restored: no rows follow (B8)
+                flow.outputs.end(stopped=False)
+        flow.rounds.told(self._control)
+        flow.commits.told(self._control.completed_upto, self._control.failed_upto)
         if self._control.desired is Desired.CANCEL:
             self._end(OutcomeKind.CANCELLED)
-        elif self._control.desired is Desired.STOP:
-            self._stop_source()
-
-    def _on_source_read(self, event: SourceRead) -> None:
-        self._outstanding.answered(event.token, ReadSource)
-        self._source.answered(event.result, event.size_bytes, event.at.now_ms)
-        self._count("bytes_in", event.size_bytes)
+        elif self._control.desired in (Desired.STOP, Desired.DRAIN):
+            self._stop_source(drains=self._control.desired is Desired.DRAIN)
 
     def _on_deliver(self, event: Deliver) -> None:
+        flow, envelope, now_ms = self._flow, event.envelope, event.at.now_ms
         if not self.takes(event.channel):
-            raise self._outstanding.error(f"{event.channel} was delivered and takes nothing now")
-        envelope = event.envelope
-        self._inlets.delivered(event.channel, envelope)
+            raise flow.outstanding.error(f"{event.channel} was delivered and takes nothing now")
+        flow.inlets.delivered(event.channel, envelope)
         if isinstance(envelope, Data):
-            (batch,) = envelope.pieces
-            ref = BatchRef(event.channel, envelope.sequence, batch.num_rows, envelope.size_bytes)
-            origin = Origin(f"channel {event.channel}", offset=envelope.sequence)
-            item = RunItem(self._outstanding.token(), batch, None, origin)
-            self._submit_batch(item, ref, event.at.now_ms)
-            self._count("bytes_in", envelope.size_bytes)
-
-    def _on_credit_granted(self, event: CreditGranted) -> None:
-        if not self._outputs.has_channel(event.channel):
-            raise self._outstanding.error(f"channel {event.channel} does not leave it")
-        self._outputs.granted(event)
-
-    def _on_item_done(self, event: ItemDone) -> None:
-        self._outstanding.answered(event.token, Submit, NextSlice)
-        self._items.answered(event)
-        for counts in event.counts:
-            self._counts[counts.operator] = self._counts[counts.operator].plus(counts)
-            self._count("errors", counts.errors)
-
-    def _on_write_done(self, event: WriteDone) -> None:
-        request = self._outstanding.answered(event.token)
-        output = getattr(request, "output", None)
-        if output is None or not self._outputs.has_sink(output):
-            raise self._outstanding.error(f"{event} answers {request}")
-        self._outputs.written(output, event.receipt, event.at.now_ms)
+            flow.delivered(event.channel, envelope, now_ms)
+        elif isinstance(envelope, Barrier) and flow.rounds.delivered(event.channel, envelope):
+            flow.seal(envelope, now_ms)
 
     def _on_source_committed(self, event: SourceCommitted) -> None:
-        self._outstanding.answered(event.token, CommitSource)
-        self._commits.committed()
+        self._flow.outstanding.answered(event.token, CommitSource)
+        self._flow.commits.committed()
+
+    def _on_uploaded(self, event: SnapshotUploaded | UploadFailed) -> None:
+        self._flow.outstanding.answered(event.token, UploadSnapshot)
+        if isinstance(event, UploadFailed):
+            self._flow.rounds.upload_failed(event.error)
+        else:
+            self._flow.rounds.uploaded(event)
+
+    def _on_published(self, event: TokensPublished | PublishFailed) -> None:
+        request = self._flow.outstanding.answered(event.token, PublishTokens)
+        assert isinstance(request, PublishTokens)
+        if isinstance(event, PublishFailed):
+            self._flow.rounds.publish_failed(request.output, event.error, event.at.now_ms)
+        else:
+            self._flow.rounds.published(request.output)
 
     def _on_request_failed(self, event: RequestFailed) -> None:
-        self._outstanding.answered(event.token)
+        self._flow.outstanding.answered(event.token)
         self._end(OutcomeKind.FAILED, event.error)
-
-    # --- moving batches ------------------------------------------------------------------------
-
-    def _pump(self, now_ms: MonotonicMs) -> None:
-        """Move whatever can move, from the outputs back to the source, then look at the phase."""
-        if self._phase in (Phase.WAITING, Phase.ENDED):
-            return
-        self._write(now_ms)
-        while self._publish(now_ms):
-            self._write(now_ms)
-        self._settle()
-        self._submit(now_ms)
-        if self.phase is not Phase.ENDED:
-            self._read(now_ms)
-            self._next_phase(now_ms)
-
-    def _write(self, now_ms: MonotonicMs) -> None:
-        for request in self._outputs.requests(self._outstanding.token, now_ms):
-            self._order(request)
-        self._commands += self._outputs.emits(now_ms)
-
-    def _publish(self, now_ms: MonotonicMs) -> bool:
-        """Hand the head item's slice to its outputs, batch by batch in order.
-
-        A slice may hold more batches for one output than that has room for; it leaves in parts.
-        True if an output got something, or the next item is at the head: more may move then.
-        """
-        head = self._items.head()
-        if head is None or not head.answered:
-            return False
-        if head.slice is not None:
-            before = head.taken
-            while head.taken < len(head.slice.pieces):
-                piece = head.slice.pieces[head.taken]
-                if not self._outputs.give(piece, now_ms):
-                    return head.taken > before
-                self._count("batches_out", 1)
-                self._count("rows_out", piece.batch.num_rows)
-                head.taken += 1
-            token = self._items.slice_taken(now_ms)
-            if token is not None:
-                self._order(NextSlice(token))
-                return True
-        done = self._items.pop_done()
-        if done is not None and done.batch is not None:
-            self._processed(done.batch)
-        return done is not None
-
-    def _processed(self, batch: BatchRef) -> None:
-        marks = self._outputs.marks()
-        self._settlement.add(batch.stream, batch.sequence, marks, rows=batch.rows)
-        self._inlets.taken(batch.stream, batch.sequence)
-
-    def _submit(self, now_ms: MonotonicMs) -> None:
-        while self._items.has_room:
-            taken = self._source.take()
-            if taken is None:
-                return
-            read, sequence, size_bytes = taken
-            if read.bad is not None and read.bad.num_rows and self._plan.error_output is None:
-                self._end(OutcomeKind.FAILED, bad_row_error(read.bad, read.origin))
-                return
-            self._commits.track(read.split, sequence, read.position, ended=read.split_ended)
-            ref = BatchRef(read.split, sequence, read.batch.num_rows, size_bytes)
-            item = RunItem(self._outstanding.token(), read.batch, read.bad, read.origin)
-            self._submit_batch(item, ref, now_ms)
-            self._count("bad_rows", 0 if read.bad is None else read.bad.num_rows)
-            self._count("skipped_rows", read.skipped)
-
-    def _submit_batch(self, item: RunItem, ref: BatchRef, now_ms: MonotonicMs) -> None:
-        self._items.submitted(item.token, ref, now_ms)
-        self._order(Submit(item))
-        self._count("batches_in", 1)
-        self._count("rows_in", ref.rows)
-
-    def _read(self, now_ms: MonotonicMs) -> None:
-        if self._phase is Phase.RUNNING and self._source.wants_read(now_ms):
-            token = self._outstanding.token()
-            self._source.reading(token)
-            self._order(ReadSource(token))
-
-    def _settle(self) -> None:
-        for index, upto in enumerate(self._outputs.confirmed()):
-            self._settlement.confirm(index, upto)
-        for settled in self._settlement.settle():
-            if not self._inlets.settled(settled):
-                self._commits.settle(SplitId(settled.stream), settled.first, settled.last)
-        self._commands += self._inlets.grants()
-        if self._commits.take_due():
-            permit = CommitPermit("the commit frontier advanced")
-            self._order(CommitSource(self._outstanding.token(), permit, self.frontier()))
 
     # --- phases --------------------------------------------------------------------------------
 
-    def _next_phase(self, now_ms: MonotonicMs) -> None:
-        ended = self._source.exhausted and self._inlets.ended
-        if self._phase is Phase.RUNNING and ended:
-            self._leave_running(now_ms)
-        if self._phase is Phase.STOPPING and not self._source.quiet:
+    def _pump(self, now_ms: MonotonicMs) -> None:
+        """Move whatever can move, from the outputs back to the source, then look at the phase."""
+        flow = self._flow
+        if self._phase in (Phase.WAITING, Phase.ENDED):
             return
-        if self._phase in (Phase.FINISHING, Phase.STOPPING) and not self._items:
-            self._phase = Phase.FLUSHING
-            self._outputs.flush(stopped=self._stopped)
-            self._write(now_ms)
-        if self._phase is Phase.FLUSHING and self._all_settled():
+        flow.move(now_ms)
+        barrier = flow.rounds.due(self._control)
+        if barrier is not None:
+            flow.seal(barrier, now_ms)
+        flow.submit(now_ms)
+        if self._phase is Phase.RUNNING:
+            flow.ask(now_ms)
+        for request in flow.rounds.requests(flow.outstanding.token, now_ms):
+            flow.order(request)
+        self._next_phase(now_ms)
+        self._tell()
+
+    def _next_phase(self, now_ms: MonotonicMs) -> None:
+        flow = self._flow
+        if self._phase is Phase.RUNNING and flow.source.exhausted and flow.inlets.ended:
+            self._leave_running(now_ms)
+        if self._phase is Phase.STOPPING and flow.source.quiet and self._drains:
+            self._finish(now_ms)
+        waits = self._phase is Phase.STOPPING and (self._drains or not flow.source.quiet)
+        if self._phase in (Phase.FINISHING, Phase.STOPPING) and flow.items.idle and not waits:
+            self._data_ended(now_ms)
+        if self._phase is Phase.FLUSHING and flow.settled:
             self._phase = Phase.COMMITTING
-        if self._phase is Phase.COMMITTING and self._commits.quiet:
+        if self._phase is Phase.DRAINED and self._may_end():
+            self._phase = Phase.COMMITTING
+        if self._phase is Phase.COMMITTING and flow.commits.quiet:
             self._end(OutcomeKind.STOPPED if self._stopped else OutcomeKind.FINISHED)
 
     def _leave_running(self, now_ms: MonotonicMs) -> None:
         """Operators are finished only where every stream came to its end by itself (D5)."""
-        if self._inlets.stopped:
+        if self._flow.inlets.stopped:
             self._phase, self._stopped = Phase.STOPPING, True
-        elif self._items.has_room:
-            self._phase = Phase.FINISHING
-            token = self._outstanding.token()
-            self._items.submitted(token, None, now_ms)
-            self._order(Submit(FinishItem(token)))
+        else:
+            self._finish(now_ms)
 
-    def _stop_source(self) -> None:
+    def _finish(self, now_ms: MonotonicMs) -> None:
+        if self._flow.finish(now_ms):
+            self._phase = Phase.FINISHING
+
+    def _data_ended(self, now_ms: MonotonicMs) -> None:
+        """Every row has left the lane."""
+        self._flow.outputs.end(stopped=self._stopped)
+        self._phase = Phase.DRAINED
+        if self._flow.acks:
+            self._phase = Phase.FLUSHING
+            self._flow.outputs.flush()
+        self._flow.write(now_ms)
+
+    def _stop_source(self, *, drains: bool) -> None:
         """Chains behind hear of it by the end of their inputs."""
         if self._plan.source is not None and self._phase is Phase.RUNNING:
-            self._phase, self._stopped = Phase.STOPPING, True
-            self._source.stop()
+            self._phase, self._stopped, self._drains = Phase.STOPPING, not drains, drains
+            self._flow.source.stop()
 
-    def _all_settled(self) -> bool:
-        return not self._settlement and self._outputs.settled
+    def _may_end(self) -> bool:
+        """The last round is completed, and all of its tokens are published (T3)."""
+        control = self._control
+        assert control is not None
+        published = self._flow.rounds.published_upto == control.completed_upto
+        return control.desired is Desired.END and published
+
+    def _tell(self) -> None:
+        """Let the coordinator hear at once what it waits for."""
+        rounds, drained = self._flow.rounds, self._phase is Phase.DRAINED
+        now = (rounds.answer and rounds.answer.checkpoint, drained, rounds.published_upto)
+        if not self._flow.acks and now != self._told:
+            self._told = now
+            self._flow.commands.append(ReportSoon())
 
     def _end(self, kind: OutcomeKind, error: ArkflowError | None = None) -> None:
         if self._phase is not Phase.ENDED:
             self._phase = Phase.ENDED
-            self._commands.append(EndChain(ChainOutcome(kind, error, self.frontier())))
-
-    # --- small things --------------------------------------------------------------------------
-
-    def _order(self, request: Request) -> None:
-        self._outstanding.ordered(request)
-        self._commands.append(request)
-
-    def _count(self, name: str, amount: int) -> None:
-        self._statistics[name] += amount
+            outcome = ChainOutcome(kind, error, self.frontier())
+            self._flow.commands.append(EndChain(outcome))
 
 
 __all__ = ["ChainTask", "Phase"]

@@ -39,6 +39,7 @@ from arkflow_kernel.protocol import (
     Tick,
     WriteDone,
 )
+from arkflow_kernel.snapshot import ChainSnapshot, RestoredChain
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.components import rows_batch
 from arkflow_kernel.testing.transcript import Transcript
@@ -60,7 +61,8 @@ class HandDrivenChain:
         clock: VirtualClock | None = None,
     ) -> None:
         self._name = "" if log is None else f"{plan.chain} "
-        self.task = ChainTask(plan, G1, commits=commits, restored=restored)
+        snapshot = ChainSnapshot(plan.chain, plan.tasks, sources=restored)
+        self.task = ChainTask(plan, G1, commits=commits, restored=RestoredChain(snapshot=snapshot))
         self.log = Transcript() if log is None else log
         self.clock = VirtualClock() if clock is None else clock
         self.emitted: deque[tuple[ChannelId, Envelope]] = deque()

@@ -88,7 +88,7 @@ class HandDrivenJob:
                 requests.clear()
         self.deployed.add(command.plan.chain)
         self.deploys[command.plan.chain] = command.token
-        self.restored[command.plan.chain] = command.restored
+        self.restored[command.plan.chain] = command.restored.sources
 
     def all_transitions(self) -> list[Transition]:
         """Every change of state so far, also those that the machine has forgotten."""

@@ -22,6 +22,7 @@ from arkflow_kernel.protocol import (
     LaneSlice,
     RunItem,
 )
+from arkflow_kernel.snapshot import RestoredChain
 
 _HIDDEN = frozenset({"at", "statistics", "counts", "usage", "waits"})
 
@@ -96,6 +97,10 @@ def _value(name: str, value: object) -> str:
             return f"permit='{value.reason}'"
         case ChainPlan():
             return value.chain
+        case RestoredChain():
+            positions = f"restored={_positions(value.sources)}" if value.sources else ""
+            number = f" of checkpoint {value.checkpoint}" if value.checkpoint else ""
+            return f"{positions}{number}"
         case tuple():
             return f"{name}={_positions(value)}"
         case ArkflowError():

@@ -1,0 +1,89 @@
+"""What is known of a job, for its coordinator and for `status`: state, causes, what chains said.
+
+A part of `coordinator.py`. Every change of state has a cause and is kept.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from arkflow_kernel.errors import ArkflowError
+from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, RequestToken, WallMs
+from arkflow_kernel.limits import TRANSITIONS_KEPT_MAX
+from arkflow_kernel.metrics import ChainStatistics, ChainUsage, Wait
+from arkflow_kernel.ports import Moment
+from arkflow_kernel.protocol import (
+    ChainReport,
+    CheckpointStatus,
+    Desired,
+    JobState,
+    JobStatus,
+    Transition,
+)
+
+_NEVER = Moment(MonotonicMs(0), WallMs(0))
+
+
+@dataclass
+class JobFacts:
+    """State of a job over all of its attempts. `started`: some attempt was running already.
+
+    `claiming` is the request for the next generation that is under way, `restart_at_ms` when the
+    next attempt begins, `wanted` what the user wants.
+    """
+
+    started: bool = False
+    state: JobState = JobState.CREATED
+    cause: str = "created"
+    since: Moment = _NEVER
+    error: ArkflowError | None = None
+    wanted: Desired = Desired.RUN
+    restarts: int = 0
+    restart_at_ms: MonotonicMs | None = None
+    claiming: RequestToken | None = None
+    statistics: dict[ChainId, ChainStatistics] = field(default_factory=dict)
+    usage: dict[ChainId, ChainUsage] = field(default_factory=dict)
+    waits: dict[ChainId, tuple[Wait, ...]] = field(default_factory=dict)
+    _transitions: deque[Transition] = field(
+        default_factory=lambda: deque(maxlen=TRANSITIONS_KEPT_MAX)
+    )
+    _changes: int = 0
+
+    def go(self, state: JobState, cause: str, at: Moment) -> None:
+        """Change the state, for a reason."""
+        self._changes += 1
+        self._transitions.append(Transition(self._changes, at, self.state, state, cause))
+        self.state, self.cause, self.since = state, cause, at
+
+    def heard(self, report: ChainReport) -> None:
+        """A chain said how it is."""
+        self.statistics[report.chain] = report.statistics
+        self.waits[report.chain] = report.waits
+        if report.usage is not None:
+            self.usage[report.chain] = report.usage
+
+    @property
+    def transitions(self) -> tuple[Transition, ...]:
+        """The last changes of state, oldest first."""
+        return tuple(self._transitions)
+
+    def status(
+        self, generation: Generation, ready: int, checkpoints: CheckpointStatus | None
+    ) -> JobStatus:
+        """An immutable snapshot for users. Counters are those of the running attempt."""
+        return JobStatus(
+            self.state,
+            self.cause,
+            self.since,
+            dict(self.statistics),
+            dict(self.usage),
+            ready,
+            self.error,
+            generation,
+            self.restarts,
+            {chain: waits for chain, waits in self.waits.items() if waits},
+            self.transitions,
+            checkpoints,
+        )
+
+
+__all__ = ["JobFacts"]

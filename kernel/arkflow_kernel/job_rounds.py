@@ -1,0 +1,411 @@
+"""The checkpoints of a job in checkpoint mode: claims, rounds, records, savepoints (B4-B6, T3, X4).
+
+A part of `coordinator.py`, which asks it after every event what is to be done next (`step`) and
+what chains are to know (`control`). One request to the log is under way at a time.
+
+    open round ─all answered─▶ AppendRecord ─appended─▶ completed: chains publish and commit
+         └─declined or too late─▶ failed: nothing is undone, the next one follows
+
+When every chain is drained, a closing round follows: `FINAL` if the data ended by themselves. Its
+completion lets the chains publish and end; what is left for the log then is the epilogue.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from arkflow_kernel.barrier import BarrierCoordinator, Round
+from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.errors import (
+    ArkflowError,
+    CheckpointError,
+    CorruptObjectError,
+    FencedError,
+    StoreError,
+)
+from arkflow_kernel.ids import (
+    NO_CHECKPOINT,
+    ChainId,
+    CheckpointId,
+    Generation,
+    MonotonicMs,
+    RequestToken,
+)
+from arkflow_kernel.limits import CLOSING_RETRY_MS
+from arkflow_kernel.plan import CheckpointPlan
+from arkflow_kernel.ports import Moment
+from arkflow_kernel.protocol import (
+    AppendRecord,
+    ChainReport,
+    CheckpointStatus,
+    ClaimGeneration,
+    CollectGarbage,
+    ControlState,
+    CoordinatorCommand,
+    Desired,
+    LogFailed,
+    RecordAppended,
+    SavepointSaved,
+    SaveSavepoint,
+    deadline,
+)
+from arkflow_kernel.snapshot import (
+    NEWEST,
+    NOTHING_RESTORED,
+    ChainSnapshot,
+    CheckpointPhases,
+    CheckpointRecord,
+    Claim,
+    RestoreChoice,
+    RestoredChain,
+    RestoredJob,
+)
+
+
+class JobRounds:
+    """One per run of a job. `failure` is set when an attempt must end because rounds fail."""
+
+    def __init__(self, plan: CheckpointPlan, choice: RestoreChoice) -> None:
+        self._plan = plan
+        self._choice = choice
+        self._unusable: dict[CheckpointId, str] = {}
+        self._claim: Claim | None = None
+        self._chains: tuple[ChainId, ...] = ()
+        self._rounds = BarrierCoordinator((), timeout_ms=plan.timeout_ms)
+        self._control = ControlState(Generation(0))
+        self._next_ms: MonotonicMs | None = None
+        self._reports: dict[ChainId, ChainReport] = {}
+        self._asked: AppendRecord | SaveSavepoint | None = None
+        self._appending: Round | None = None
+        self._last: CheckpointRecord | None = None
+        self._wanted: deque[str] = deque()
+        self._unsaved: deque[CheckpointRecord] = deque()
+        self._closing_savepoint: str | None = None
+        self._closing_failed = False
+        self._status = CheckpointStatus()
+        self.failure: ArkflowError | None = None
+
+    # --- claims --------------------------------------------------------------------------------
+
+    def claim(self, token: RequestToken) -> ClaimGeneration:
+        """The request that begins an attempt. A user's choice holds for the first one only."""
+        choice = self._choice if self._claim is None else NEWEST
+        return ClaimGeneration(token, choice, dict(self._unusable))
+
+    def claimed(self, claim: Claim, chains: Iterable[ChainId]) -> None:
+        """The next attempt may be deployed; what is under way of the one before is forgotten."""
+        self._claim, self._chains = claim, tuple(chains)
+        self._rounds = BarrierCoordinator(
+            self._chains, last=claim.last_checkpoint, timeout_ms=self._plan.timeout_ms
+        )
+        self._control = ControlState(claim.generation)
+        self._next_ms = self._asked = self._appending = self.failure = None
+        self._reports.clear()
+        source = None if claim.restored is None else claim.restored.source
+        self._status = replace(self._status, restored=source, failures=0, error=None)
+
+    @property
+    def restored(self) -> RestoredJob | None:
+        """What the attempt begins from."""
+        return None if self._claim is None else self._claim.restored
+
+    def restored_chain(self, chain: ChainId) -> RestoredChain:
+        """What a chain begins from."""
+        restored = self.restored
+        return NOTHING_RESTORED if restored is None else restored.chain(chain)
+
+    def sentence(self) -> str:
+        """For the log: where the attempt begins, and what the claim found."""
+        source = None if self.restored is None else self.restored.source
+        begins = f"continues from {source}" if source else "starts from the beginning"
+        notes = () if self._claim is None else self._claim.notes
+        return "; ".join((begins, *notes))
+
+    def broken(self, error: CorruptObjectError) -> None:
+        """A chain could not restore what the record lists: the next claim hears of it (M2)."""
+        if self.restored is not None:
+            self._unusable[self.restored.checkpoint] = error.message
+
+    # --- what comes in -------------------------------------------------------------------------
+
+    def began(self, now_ms: MonotonicMs) -> None:
+        """Every chain runs: the first round follows after the interval."""
+        self._next_ms = MonotonicMs(now_ms + self._plan.interval_ms)
+
+    def heard(self, report: ChainReport) -> None:
+        """A chain said how it is; an answer to another round than the open one changes nothing."""
+        self._reports[report.chain] = report
+        if report.answer is not None:
+            self._rounds.answered(report.chain, report.answer)
+
+    def savepoint(self, name: str) -> None:
+        """A user wants a savepoint; one of that name is not made twice."""
+        made = isinstance(self._status.savepoints.get(name), str)
+        if name not in self._wanted and not made:
+            self._wanted.append(name)
+
+    def stopping(self, savepoint: str | None) -> None:
+        """The job is to end in order: its last round may be for a savepoint."""
+        self._closing_savepoint = savepoint
+
+    def answered(self, event: RecordAppended | SavepointSaved | LogFailed, at: Moment) -> bool:
+        """The log answered. False if that was to an attempt before, and counts for nothing."""
+        asked = self._asked
+        if asked is None or asked.token != event.token:
+            return False
+        self._asked = None
+        if isinstance(asked, SaveSavepoint):
+            assert asked.record.savepoint is not None
+            told = event.error if isinstance(event, LogFailed) else _url(event)
+            self._saved(asked.record.savepoint, told)
+        elif isinstance(event, LogFailed):
+            self._append_failed(event.error, at.now_ms)
+        else:
+            self._appended(asked.record, at)
+        return True
+
+    def _appended(self, record: CheckpointRecord, at: Moment) -> None:
+        round_, self._appending = self._appending, None
+        self._last = record
+        self._status = replace(
+            self._status,
+            last=record.checkpoint,
+            at=at,
+            phases=record.phases,
+            failures=0,
+            error=None,
+        )
+        if round_ is None:  # the epilogue's: nobody waits for it
+            return
+        self._merge(completed_upto=record.checkpoint)
+        if record.savepoint is not None:
+            self._unsaved.append(record)
+        if round_.closing:
+            self._merge(desired=Desired.END)
+        due_ms = max(round_.opened_ms + self._plan.interval_ms, at.now_ms)
+        self._next_ms = MonotonicMs(due_ms)
+
+    def _append_failed(self, error: ArkflowError, now_ms: MonotonicMs) -> None:
+        round_, self._appending = self._appending, None
+        if isinstance(error, FencedError):
+            self.failure = error
+        if round_ is not None:
+            self._failed(round_, error, now_ms)
+
+    # --- what follows --------------------------------------------------------------------------
+
+    def step(self, token: RequestToken, now_ms: MonotonicMs) -> Iterator[CoordinatorCommand]:
+        """What is to be ordered now; `token` is used once at most."""
+        self._end_round(now_ms)
+        if self._asked is not None or self._next_ms is None:
+            return
+        snapshots = self._rounds.snapshots()
+        if snapshots is not None:
+            self._appending = self._rounds.close()
+            yield from self._ask(AppendRecord(token, self._record(snapshots, now_ms)))
+        elif self._unsaved and self._published(self._unsaved[0].checkpoint):
+            yield from self._ask(SaveSavepoint(token, _without_tokens(self._unsaved.popleft())))
+        else:
+            self._open(now_ms)
+
+    def _end_round(self, now_ms: MonotonicMs) -> None:
+        """Fail the open round if a chain declined it, or its time is over (B5)."""
+        declined = self._rounds.declined
+        if declined is not None:
+            chain, answer = declined
+            assert answer.error is not None
+            answer.error.add_note(f"(chain '{chain}')")
+            self._failed(self._rounds.close(), answer.error, now_ms, chain)
+        elif self._rounds.expired(now_ms):
+            missing = ", ".join(f"'{chain}'" for chain in self._rounds.missing)
+            text = f"no answer within {self._plan.timeout_ms / 1000:g} s from chains {missing}"
+            self._failed(self._rounds.close(), CheckpointError(text), now_ms)
+
+    def _failed(
+        self, round_: Round, error: ArkflowError, now_ms: MonotonicMs, chain: ChainId | None = None
+    ) -> None:
+        self._merge(failed_upto=round_.number)
+        where = "" if chain is None else f" in chain '{chain}'"
+        text = f"checkpoint {round_.number} failed{where}: {error}"
+        unreachable = isinstance(error, StoreError) and not isinstance(error, CorruptObjectError)
+        failures = self._status.failures + (not unreachable)
+        self._status = replace(self._status, failures=failures, error=text)
+        self._closing_failed = round_.closing
+        retry_ms = now_ms + CLOSING_RETRY_MS if round_.closing else round_.opened_ms
+        interval_ms = 0 if round_.closing else self._plan.interval_ms
+        self._next_ms = MonotonicMs(max(retry_ms + interval_ms, now_ms))
+        if round_.savepoint is not None and not round_.closing:
+            self._saved(round_.savepoint, CheckpointError(text))
+        if failures > self._plan.tolerable_failures and self.failure is None:
+            self.failure = CheckpointError(f"{failures} checkpoints in a row failed; {text}")
+
+    def _open(self, now_ms: MonotonicMs) -> None:
+        assert self._next_ms is not None
+        if self._rounds.current is not None or self._control.desired is Desired.END:
+            return
+        due = now_ms >= self._next_ms
+        if self._drained:
+            if due or not self._closing_failed:
+                kind, name = self._closing()
+                self._opened(self._rounds.open(kind, now_ms, savepoint=name, closing=True))
+        elif self._wanted:
+            name = self._wanted.popleft()
+            self._opened(self._rounds.open(RoundKind.SAVEPOINT, now_ms, savepoint=name))
+        elif due:
+            self._opened(self._rounds.open(RoundKind.PERIODIC, now_ms))
+
+    def _closing(self) -> tuple[RoundKind, str | None]:
+        name = self._closing_savepoint or (self._wanted.popleft() if self._wanted else None)
+        stopped = any(report.stopped for report in self._reports.values())
+        if name is not None and stopped:
+            return RoundKind.SAVEPOINT, name
+        return (RoundKind.PERIODIC if stopped else RoundKind.FINAL), name
+
+    def _opened(self, round_: Round) -> None:
+        control = ControlState(
+            self._control.generation, round_id=round_.number, round_kind=round_.kind
+        )
+        self._control = self._control.merged(control)
+
+    def epilogue(self, token: RequestToken) -> CoordinatorCommand | None:
+        """What is left for the log when every chain has ended in order; None: nothing.
+
+        A savepoint's copy; and, after the data ended, a record that lists no token any more, so
+        that the next start knows that there is nothing left to do (T3).
+        """
+        last = self._last
+        if self._unsaved:
+            return next(self._ask(SaveSavepoint(token, _without_tokens(self._unsaved.popleft()))))
+        if last is not None and last.kind is RoundKind.FINAL and _tokens(last.chains):
+            number = CheckpointId(last.checkpoint + 1)
+            record = replace(_without_tokens(last), checkpoint=number, savepoint=None)
+            return next(self._ask(AppendRecord(token, record)))
+        return None
+
+    def ended(self, reason: str) -> None:
+        """The job is over: savepoints that are wanted and not made will not be."""
+        names = [*self._wanted, *(record.savepoint for record in self._unsaved)]
+        for name in names:
+            if name is not None:
+                self._saved(name, CheckpointError(f"the job ended first: {reason}"))
+        self._wanted.clear()
+        self._unsaved.clear()
+
+    # --- what others look at -------------------------------------------------------------------
+
+    @property
+    def control(self) -> ControlState:
+        """What chains are to know of rounds."""
+        return self._control
+
+    @property
+    def last(self) -> CheckpointId:
+        """The newest completed round of this run."""
+        return self._status.last
+
+    def status(self) -> CheckpointStatus:
+        """An immutable snapshot for users."""
+        current = self._rounds.current or self._appending
+        number = NO_CHECKPOINT if current is None else current.number
+        savepoints = dict(self._status.savepoints)
+        return replace(
+            self._status,
+            under_way=number,
+            missing=self._rounds.missing,
+            savepoints=savepoints,
+        )
+
+    def deadline_ms(self) -> MonotonicMs | None:
+        """When something is due though nothing else happens."""
+        idle = self._rounds.current is None and self._asked is None
+        ends = self._control.desired is Desired.END
+        return deadline(self._rounds.deadline_ms(), self._next_ms if idle and not ends else None)
+
+    def validate(self) -> None:
+        """Assert that at most one round is under way, and that it is in the control state."""
+        current = self._rounds.current
+        assert current is None or self._appending is None
+        assert current is None or current.number == self._control.round_id
+        assert self._control.completed_upto <= self._control.round_id
+        assert self._control.failed_upto <= self._control.round_id
+
+    @property
+    def _drained(self) -> bool:
+        return all(
+            chain in self._reports and self._reports[chain].drained for chain in self._chains
+        )
+
+    def _published(self, upto: CheckpointId) -> bool:
+        return all(
+            chain in self._reports and self._reports[chain].published_upto >= upto
+            for chain in self._chains
+        )
+
+    def _record(
+        self, snapshots: tuple[ChainSnapshot, ...], now_ms: MonotonicMs
+    ) -> CheckpointRecord:
+        round_ = self._appending
+        assert round_ is not None
+        new_bytes = sum(answer.new_bytes for answer in round_.answers.values())
+        phases = CheckpointPhases(now_ms - round_.opened_ms, new_bytes)
+        generation = self._control.generation
+        return CheckpointRecord(
+            generation, round_.number, round_.kind, snapshots, round_.savepoint, phases
+        )
+
+    def _ask(self, request: AppendRecord | SaveSavepoint) -> Iterator[CoordinatorCommand]:
+        self._asked = request
+        yield request
+
+    def _saved(self, name: str, told: str | ArkflowError) -> None:
+        savepoints = {**self._status.savepoints, name: told}
+        self._status = replace(self._status, savepoints=savepoints)
+
+    def _merge(
+        self,
+        *,
+        desired: Desired = Desired.RUN,
+        failed_upto: CheckpointId = NO_CHECKPOINT,
+        completed_upto: CheckpointId = NO_CHECKPOINT,
+    ) -> None:
+        known = self._control
+        told = ControlState(
+            known.generation,
+            desired,
+            known.round_id,
+            known.round_kind,
+            failed_upto,
+            completed_upto,
+        )
+        self._control = known.merged(told)
+
+
+def _url(event: RecordAppended | SavepointSaved) -> str:
+    assert isinstance(event, SavepointSaved)
+    return event.url
+
+
+def _tokens(chains: Iterable[ChainSnapshot]) -> bool:
+    return any(lane.tokens for chain in chains for lane in chain.lanes)
+
+
+def _without_tokens(record: CheckpointRecord) -> CheckpointRecord:
+    """The record once all of its tokens are published (X4)."""
+    chains = []
+    for chain in record.chains:
+        lanes = tuple(
+            replace(
+                lane,
+                tokens=(),
+                published_upto=lane.tokens[-1].epoch if lane.tokens else lane.published_upto,
+            )
+            for lane in chain.lanes
+        )
+        chains.append(replace(chain, lanes=lanes))
+    return replace(record, chains=tuple(chains))
+
+
+GARBAGE = CollectGarbage()
+"""What follows a claim and every appended record."""
+
+__all__ = ["GARBAGE", "JobRounds"]
