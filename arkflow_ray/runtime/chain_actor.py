@@ -5,7 +5,7 @@ generation is taken once the chain of the one before has ended, and starts with 
 threads and channels. Calls carry their generation (P2); what an old one still says is recognised
 and does nothing. Every verb may be called again or after a failure (P3). Each answers with data:
 an error of the user's job is a value here, so a raised exception means that the actor itself is
-lost.
+lost. Every call of the coordinator renews the lease of this process (D6).
 """
 
 import asyncio
@@ -13,27 +13,41 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ComponentError
 from arkflow_kernel.ids import ChainId, Generation, JobId
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import ReplayKind, SplitPosition
+from arkflow_kernel.ports import ReplayKind
 from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState, OutcomeKind
-from arkflow_ray.runtime.chain_host import ChainHost, MakeExchange
+from arkflow_kernel.snapshot import RestoredChain
+from arkflow_ray.runtime.chain_host import ChainHost, MakeExchange, PushReport
 from arkflow_ray.runtime.channel_folder import channel_folder_path, remove_channel_folder
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.exchange import Exchange
 from arkflow_ray.runtime.channels.traffic import Inbox
 from arkflow_ray.runtime.clock import SystemClock
 from arkflow_ray.runtime.components import RegistryComponents
+from arkflow_ray.runtime.lease import Lease, LeaseWatch, monotonic_ms
 from arkflow_ray.runtime.lines import LineBuffer, Lines
 from arkflow_ray.runtime.os_process import OsProcess, this_process
+
+if TYPE_CHECKING:  # fsspec is not for chains in ack mode
+    from arkflow_ray.checkpoint.open import StoreObjects
 
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may keep the GIL while another wants it: control stays quick (T1)."""
 
 CONCURRENCY_GROUPS = {"control": 8, "lines": 2, "run": 1}
 NO_GENERATION = Generation(0)
+
+
+@dataclass(frozen=True, slots=True)
+class ActorPlace:
+    """Which process an actor is, and on which node."""
+
+    node_id: str
+    process: OsProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,11 @@ class ActorIdentity:
     node_ip: str
     process: OsProcess
 
+    @property
+    def place(self) -> ActorPlace:
+        """Which process it is."""
+        return ActorPlace(self.node_id, self.process)
+
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
@@ -54,13 +73,15 @@ class Deployment:
     `secrets`: the values that the plan's references name; `folder`: where relative paths
     start (C8); `threads`: size of Arrow's pools in this process (R2). `channel_secret`: what
     the chains of this generation prove to each other (H2); `channel_folder`: where their Unix
-    sockets are, by name; `tcp`: some chain may be on another node.
+    sockets are, by name; `tcp`: some chain may be on another node. In checkpoint mode,
+    `checkpoint_root` is the URL below which the job's objects lie. `coordinator` is the actor that
+    takes reports which cannot wait; without one they wait for the next question.
     """
 
     job: JobId
     plan: ChainPlan
     generation: Generation
-    restored: tuple[SplitPosition, ...]
+    restored: RestoredChain
     secrets: Mapping[str, str]
     folder: str
     threads: int
@@ -68,6 +89,8 @@ class Deployment:
     channel_secret: bytes
     channel_folder: str
     tcp: bool = False
+    checkpoint_root: str | None = None
+    coordinator: Any = None
 
     def __repr__(self) -> str:
         return f"Deployment({self.plan.chain}, generation {self.generation})"
@@ -103,13 +126,20 @@ class ChainActor:
         self._opening: asyncio.Task[Deployed | ArkflowError] | None = None
         self._end: RunEnd | None = None
         self._channel_folder: str | None = None
+        self._lease = Lease(monotonic_ms)
+        self._watch: LeaseWatch | None = None
 
-    async def handshake(self) -> ActorIdentity:
-        """Who this is. The first call (P2)."""
+    async def handshake(self, coordinator: ActorPlace) -> ActorIdentity:
+        """Who this is. The first call (P2); from now on the process ends without calls (D6)."""
         import ray
 
         node_ip: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         node_id: str = ray.get_runtime_context().get_node_id()
+        self._lease.heard()
+        if self._watch is None:
+            self._watch = LeaseWatch(self._lease)
+        near = coordinator.node_id == node_id
+        self._watch.coordinator_is(coordinator.process if near else None)
         return ActorIdentity(self._chain, self._number, node_id, node_ip, this_process())
 
     async def deploy(self, deployment: Deployment) -> Deployed | ArkflowError:
@@ -118,6 +148,7 @@ class ChainActor:
         Once per generation: called again, it tells the same. An older generation is refused, and
         a later one while the chain of this one has not ended.
         """
+        self._lease.heard()
         generation = deployment.generation
         if generation < self._generation:
             return self._refusal(f"generation {generation} is over")
@@ -134,6 +165,7 @@ class ChainActor:
         self, generation: Generation, peers: Mapping[ChainId, Address]
     ) -> ArkflowError | None:
         """Open the outgoing channels (D1); the error, which also ends the chain's `run`."""
+        self._lease.heard()
         host = self._hosted(generation)
         if host is None:
             return self._refusal(f"generation {generation} is not hosted here")
@@ -156,12 +188,14 @@ class ChainActor:
 
     async def control(self, state: ControlState) -> None:
         """The coordinator's state (B2)."""
+        self._lease.heard()
         host = self._hosted(state.generation)
         if host is not None:
             host.control(state)
 
     async def report(self, generation: Generation) -> ChainReport | None:
         """The heartbeat, told by the chain's own loop; None for a generation that is not here."""
+        self._lease.heard()
         host = self._hosted(generation)
         if host is None:
             return None
@@ -199,20 +233,26 @@ class ChainActor:
 
     def _open(self, deployment: Deployment, lines: LineBuffer) -> Deployed | ArkflowError:
         plan = deployment.plan
+        objects = None
         try:
             _prepare_process(deployment)
             if plan.inputs or plan.channels:
                 self._channel_folder = deployment.channel_folder
+            objects = _objects(deployment)
             components = RegistryComponents(deployment.secrets, lines)
             host = ChainHost(
                 plan,
                 deployment.generation,
                 components,
                 SystemClock(),
+                objects=objects,
                 exchange=_exchange(deployment),
+                push=_push(deployment.coordinator),
             )
             address = host.open(deployment.restored, deployment.channel_secret)
         except ArkflowError as error:
+            if objects is not None:
+                objects.close()
             return error
         self._host = host
         return Deployed(host.replay, host.commits, address)
@@ -222,6 +262,23 @@ class ChainActor:
 
     def _refusal(self, reason: str) -> ActorLostError:
         return ActorLostError(f"actor {self._number} of chain '{self._chain}': {reason}")
+
+
+def _objects(deployment: Deployment) -> "StoreObjects | None":
+    """The objects of the job's checkpoints, for a chain in checkpoint mode."""
+    if deployment.checkpoint_root is None:
+        return None
+    from arkflow_ray.checkpoint.open import open_objects
+
+    return open_objects(deployment.checkpoint_root, deployment.job)
+
+
+def _push(coordinator: Any) -> PushReport | None:
+    """What tells the coordinator a report at once; it may be lost, and is told again (P3)."""
+    if coordinator is None:
+        return None
+    tell = coordinator.tell.options(num_returns=0)
+    return lambda report: tell.remote(report)
 
 
 def _exchange(deployment: Deployment) -> MakeExchange | None:
@@ -260,4 +317,12 @@ def _prepare_process(deployment: Deployment) -> None:
     pa.set_io_thread_count(deployment.threads)
 
 
-__all__ = ["CONCURRENCY_GROUPS", "ActorIdentity", "ChainActor", "Deployed", "Deployment", "RunEnd"]
+__all__ = [
+    "CONCURRENCY_GROUPS",
+    "ActorIdentity",
+    "ActorPlace",
+    "ChainActor",
+    "Deployed",
+    "Deployment",
+    "RunEnd",
+]

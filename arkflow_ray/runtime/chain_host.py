@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from arkflow_kernel.chain_work import ChainWork, ComponentFactory
 from arkflow_kernel.errors import ArkflowError, ChannelError, ComponentError, ProtocolError
@@ -26,7 +27,7 @@ from arkflow_kernel.inline import with_close_errors
 from arkflow_kernel.limits import STALL_TIMEOUT_MS, TEARDOWN_TIMEOUT_MS
 from arkflow_kernel.metrics import ChainUsage, Wait
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import Clock, ReplayKind, SplitPosition
+from arkflow_kernel.ports import Clock, ReplayKind
 from arkflow_kernel.protocol import (
     ChainCommand,
     ChainEvent,
@@ -37,17 +38,22 @@ from arkflow_kernel.protocol import (
     EndChain,
     GrantCredit,
     OutcomeKind,
+    ReportSoon,
     Request,
     RequestFailed,
     Tick,
     deadline,
 )
+from arkflow_kernel.snapshot import NOTHING_RESTORED, RestoredChain
 from arkflow_kernel.task import ChainTask
 from arkflow_ray.runtime.chain_inbox import ChainInbox, ReportWanted
 from arkflow_ray.runtime.chain_threads import ChainThreads
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.exchange import Exchange
 from arkflow_ray.runtime.channels.traffic import Inbox
+
+if TYPE_CHECKING:  # fsspec is not for chains in ack mode
+    from arkflow_ray.checkpoint.open import StoreObjects
 
 OVERDUE_CHECK_MS = 100
 
@@ -56,11 +62,16 @@ _FLUSHED = (OutcomeKind.FINISHED, OutcomeKind.STOPPED)
 
 MakeExchange = Callable[[Inbox], Exchange]
 
+PushReport = Callable[[ChainReport], None]
+"""Tells the coordinator a report that cannot wait; returns at once, on the chain's loop."""
+
 
 class ChainHost:
     """One chain of one generation. `open` first, then `run` once.
 
-    `exchange` makes the chain's channels, once; None for a chain without any.
+    `objects` holds the objects of checkpoints, in checkpoint mode; the host closes it. `exchange`
+    makes the chain's channels, once; None for a chain without any. `push` takes reports that cannot
+    wait for the next question.
     """
 
     def __init__(
@@ -70,17 +81,22 @@ class ChainHost:
         components: ComponentFactory,
         clock: Clock,
         *,
+        objects: "StoreObjects | None" = None,
         exchange: MakeExchange | None = None,
+        push: PushReport | None = None,
         teardown_timeout_ms: int = TEARDOWN_TIMEOUT_MS,
     ) -> None:
         self._plan = plan
         self._generation = generation
+        self._objects = objects
         self._clock = clock
         self._teardown_timeout_s = teardown_timeout_ms / 1000
-        self._work = ChainWork(plan, components, clock)
+        self._work = ChainWork(plan, components, clock, generation=generation, objects=objects)
         self._inbox = ChainInbox((channel.channel for channel in plan.inputs), clock)
         self._threads = ChainThreads(plan.chain, plan.workers, self._perform)
         self._exchange = None if exchange is None else exchange(self._inbox)
+        self._push = push
+        self._reports = 0
         self._task: ChainTask | None = None
         self._usage_at_start: ChainUsage | None = None
         self._usage_at_end: ChainUsage | None = None
@@ -103,7 +119,7 @@ class ChainHost:
         return self._work.commits
 
     def open(
-        self, restored: tuple[SplitPosition, ...] = (), secret: bytes | None = None
+        self, restored: RestoredChain = NOTHING_RESTORED, secret: bytes | None = None
     ) -> Address | None:
         """Open the components, then listen for the chains before this one; blocks.
 
@@ -219,6 +235,10 @@ class ChainHost:
             case GrantCredit():
                 assert self._exchange is not None
                 self._exchange.grant(command.channel, command.taken_upto, command.settled_upto)
+            case ReportSoon():
+                assert self._task is not None
+                if self._push is not None:
+                    self._push(self._report_now(self._task))
             case EndChain():
                 raise AssertionError("the loop itself takes the end")
             case _:
@@ -236,12 +256,17 @@ class ChainHost:
             failure = ComponentError(f"chain '{self._plan.chain}': {type(error).__name__}: {error}")
             event = RequestFailed(self._clock.moment(), request.token, failure)
         self._inbox.answered(event)
+        self._work.follow_up(request)
 
     def _close(self, outcome: ChainOutcome) -> ChainOutcome:
         """Join the lanes, close the components, then the channels; blocks."""
+        if self._objects is not None and outcome.kind not in _FLUSHED:
+            self._objects.close()  # a lane may wait for a store that does not answer
         if not self._threads.close(0.0 if self.hung else self._teardown_timeout_s):
             self.hung = True
         outcome = with_close_errors(outcome, self._close_components(outcome.kind))
+        if self._objects is not None and outcome.kind in _FLUSHED:
+            self._objects.close()
         if self._exchange is None:
             return outcome
         flush = outcome.kind in _FLUSHED and not self.hung
@@ -274,24 +299,23 @@ class ChainHost:
 
     def _report_now(self, task: ChainTask) -> ChainReport:
         moment = self._clock.moment()
-        statistics = task.statistics()
-        held_bytes = statistics.held_bytes + self._inbox.held_bytes
-        return ChainReport(
-            moment,
-            self._plan.chain,
-            self._generation,
-            replace(statistics, held_bytes=held_bytes),
-            task.frontier(),
-            self._usage(),
-            self._waits(task, moment.now_ms),
+        report = task.report(moment)
+        held_bytes = report.statistics.held_bytes + self._inbox.held_bytes
+        self._reports += 1
+        return replace(
+            report,
+            statistics=replace(report.statistics, held_bytes=held_bytes),
+            usage=self._usage(),
+            waits=self._waits(report),
+            number=self._reports,
         )
 
-    def _waits(self, task: ChainTask, now_ms: MonotonicMs) -> tuple[Wait, ...]:
+    def _waits(self, report: ChainReport) -> tuple[Wait, ...]:
         """What stalls (E5): in the machine while it runs, afterwards in closing."""
         since_ms = self._closing_since_ms
         if since_ms is None:
-            return task.waits(now_ms)
-        waited_ms = now_ms - since_ms
+            return report.waits
+        waited_ms = report.at.now_ms - since_ms
         if waited_ms < STALL_TIMEOUT_MS or self._last_report is not None:
             return ()
         return (Wait("the end of the chain", "its components are being closed", waited_ms),)

@@ -5,6 +5,7 @@ does not answer in time is killed, so that its `run` call ends too and nothing o
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from functools import cache
@@ -15,11 +16,12 @@ from ray.exceptions import RayError
 
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ResourceError
 from arkflow_kernel.ids import ChainId, Generation
-from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
+from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS, LEASE_MS
 from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState, OutcomeKind
 from arkflow_ray.runtime.chain_actor import (
     CONCURRENCY_GROUPS,
     ActorIdentity,
+    ActorPlace,
     ChainActor,
     Deployed,
     Deployment,
@@ -51,17 +53,25 @@ RAY_KILL_S: Final = 6.0
 
 T = TypeVar("T")
 
+_log = logging.getLogger("arkflow_ray.chains")
+
 
 class ChainProcess:
-    """A chain actor, from its creation to its end. `number` tells the actors of a job apart."""
+    """A chain actor, from its creation to its end. `number` tells the actors of a job apart.
 
-    def __init__(self, chain: ChainId, number: int, num_cpus: float) -> None:
+    `coordinator` is where this process is: the actor ends when it hears no more of it (D6).
+    """
+
+    def __init__(
+        self, chain: ChainId, number: int, num_cpus: float, coordinator: ActorPlace
+    ) -> None:
         self.chain = chain
         self.actor: Any = _remote(num_cpus).remote(chain, number)
         self.identity: ActorIdentity | None = None
         self.reporting = False
         self._number = number
         self._num_cpus = num_cpus
+        self._coordinator = coordinator
         self._why: ArkflowError | None = None
         self._killed = False
 
@@ -76,7 +86,8 @@ class ChainProcess:
             identity = await self._started()
         else:
             late = f"the process of chain '{self.chain}' does not answer any more"
-            identity = await self._answer(self.actor.handshake.remote(), ANSWER_TIMEOUT_S, late)
+            call = self.actor.handshake.remote(self._coordinator)
+            identity = await self._answer(call, ANSWER_TIMEOUT_S, late)
         if (identity.chain, identity.number) != (self.chain, self._number):
             raise ActorLostError(f"another actor answered for chain '{self.chain}'")
         self.identity = identity
@@ -143,20 +154,26 @@ class ChainProcess:
         ray.kill(self.actor, no_restart=True)
 
     async def kill(self, why: ArkflowError) -> None:
-        """End the process without asking it; returns when it is gone (D4)."""
+        """End the process without asking it; returns when it is gone or writes no more (D4, D6)."""
         self._why = self._why or why
         self._killed = True
         ray.kill(self.actor, no_restart=True)
         if self.identity is None:
             return  # it never began to work
-        if self.identity.node_id == ray.get_runtime_context().get_node_id():
-            await self.identity.process.end(END_TIMEOUT_S)
-        else:
+        if self.identity.node_id != self._coordinator.node_id:
             await asyncio.sleep(RAY_KILL_S)
+        elif not await self.identity.process.end(END_TIMEOUT_S):
+            # It waits for a device, say. When it goes on, its lease is over.
+            _log.warning(
+                "the process %d of chain '%s' was killed and is still there after %.0f s; the job "
+                "goes on when its lease is over, in %.0f s",
+                *(self.identity.process.pid, self.chain, END_TIMEOUT_S, LEASE_MS / 1000),
+            )
+            await asyncio.sleep(LEASE_MS / 1000)
 
     async def _started(self) -> ActorIdentity:
         """The first answer of a new process. `ResourceError` if it cannot be placed (P6)."""
-        call = asyncio.ensure_future(self.actor.handshake.remote())
+        call = asyncio.ensure_future(self.actor.handshake.remote(self._coordinator))
         await asyncio.wait([call], timeout=PLACEMENT_TIMEOUT_S)
         lack = None if call.done() else lacking_cpus(self._num_cpus)
         if lack is not None:

@@ -3,23 +3,27 @@
 The machine decides; here are only calls. Each command starts a task of the loop, and what comes of
 it is an event in the mailbox. The death of a chain actor is seen by its `run` call, that of a
 process that only hangs by the reports that it does not give (D2). Actors are kept over the
-generations and replaced when they are lost (P1).
+generations and replaced when they are lost (P1). The log of a job in checkpoint mode has a thread.
 """
 
 import asyncio
+import logging
 import secrets
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import ray
 
 from arkflow_kernel.coordinator import JobCoordinator
-from arkflow_kernel.errors import ActorLostError, ArkflowError
-from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.errors import ActorLostError, ArkflowError, FencedError
+from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.job_runner_adapter import NEWEST
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import (
+    AppendRecord,
     Begin,
     CancelRequested,
     ChainConnected,
@@ -27,82 +31,98 @@ from arkflow_kernel.protocol import (
     ChainOutcome,
     ChainReady,
     ChainReport,
+    Claimed,
+    ClaimGeneration,
+    CollectGarbage,
     ConnectChain,
     CoordinatorCommand,
     CoordinatorEvent,
     DeployChain,
     EndJob,
     JobOutcome,
-    JobStatus,
     KillChain,
     OutcomeKind,
+    SavepointRequested,
+    SaveSavepoint,
     SendControl,
     StopRequested,
     Tick,
 )
-from arkflow_ray.runtime.chain_actor import Deployment
+from arkflow_kernel.snapshot import RestoreChoice
+from arkflow_ray.runtime.chain_actor import ActorPlace, Deployment
 from arkflow_ray.runtime.chain_process import ChainProcess
 from arkflow_ray.runtime.channel_folder import remove_channel_folder
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.handshake import SECRET_BYTES
 from arkflow_ray.runtime.clock import RunningClock
+from arkflow_ray.runtime.job_settings import FIRST, CoordinatorView, JobSettings, Succession
+from arkflow_ray.runtime.log_thread import LogCommand, LogThread, open_job_log
 from arkflow_ray.runtime.mailbox import Mailbox
+from arkflow_ray.runtime.os_process import this_process
 
 STOOD_STILL_MS: Final = 1_000
 """A heartbeat that comes so late means that this process itself stood still."""
 
+NO_GENERATION: Final = Generation(0)
 
-@dataclass(frozen=True, slots=True)
-class JobSettings:
-    """How a job's actors are placed and what they are given.
-
-    `channel_folder` names the folder of the job's sockets. `secrets` never appears in a repr; it
-    goes to chain actors in their deploy call (M8).
-    """
-
-    num_cpus: float
-    threads: int
-    folder: str
-    secrets: Mapping[str, str]
-    channel_folder: str
-
-    def __repr__(self) -> str:
-        return f"JobSettings(num_cpus={self.num_cpus}, threads={self.threads})"
+_log = logging.getLogger("arkflow_ray.coordinator")
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """What the chains of one generation share: the secret of their channels, and who is where."""
+    """What the chains of one generation share: the secret of their channels, and who is where.
+
+    `heard` holds the number of the newest report of each chain (P3).
+    """
 
     generation: Generation
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(SECRET_BYTES), repr=False)
     addresses: dict[ChainId, Address] = field(default_factory=dict)
     running: dict[ChainId, ChainProcess] = field(default_factory=dict)
     killed: set[ChainId] = field(default_factory=set)
+    heard: dict[ChainId, int] = field(default_factory=dict)
 
 
 class CoordinatorActor:
-    """Coordinator of one job; `launch` makes a Ray actor of it, with `num_cpus=0`."""
+    """Coordinator of one job; `coordinator_process` makes a Ray actor of it, with `num_cpus=0`.
 
-    def __init__(self, graph: ExecutionGraph, generation: Generation) -> None:
+    `choice` says where a job in checkpoint mode begins (M2). One that takes the place of another
+    goes on from the newest record.
+    """
+
+    def __init__(
+        self, graph: ExecutionGraph, choice: RestoreChoice = NEWEST, before: Succession = FIRST
+    ) -> None:
         self._graph = graph
+        self._continued = before.continued
         self._clock = RunningClock()
-        self._machine = JobCoordinator(graph, generation)
+        self._machine = JobCoordinator(graph, choice=choice, started=before.started)
         self._mailbox: Mailbox[CoordinatorEvent] = Mailbox()
         self._settings: JobSettings | None = None
-        self._attempt = _Attempt(generation)
+        self._attempt = _Attempt(NO_GENERATION)
         self._processes: dict[ChainId, ChainProcess] = {}
         self._process_count = 0
+        self._place: ActorPlace | None = None
+        self._me: Any = None
+        self._log: LogThread | None = None
+        self._held_until_ms = MonotonicMs(0)
         self._printing: dict[ChainId, tuple[Generation, Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcome: JobOutcome | None = None
         self._fault: BaseException | None = None
         self._status = self._machine.status()
 
-    async def run(self, settings: JobSettings) -> JobOutcome:
-        """Deploy the job and run it to its end. One call."""
+    async def run(self, settings: JobSettings, hold_ms: int = 0) -> JobOutcome:
+        """Deploy the job and run it to its end. One call.
+
+        In checkpoint mode nothing is deployed for `hold_ms`: so long the chains of another
+        coordinator may write, whose end could not be confirmed (D6).
+        """
         self._settings = settings
         self._mailbox.attach()
+        self._held_until_ms = MonotonicMs(self._clock.moment().now_ms + hold_ms)
+        if ray.is_initialized():
+            self._me = ray.get_runtime_context().current_actor
         self._mailbox.post(Begin(self._clock.moment()))
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
@@ -112,22 +132,39 @@ class CoordinatorActor:
             heartbeat.cancel()
             for task in list(self._tasks):
                 task.cancel()
+            if self._log is not None:
+                self._log.close()
             self._mailbox.detach()
             await asyncio.gather(*(process.leave() for process in self._processes.values()))
             remove_channel_folder(settings.channel_folder)
+        if isinstance(self._outcome.error, FencedError):
+            # Perhaps nobody waits for the outcome: the driver has given this coordinator up (D7).
+            _log.error("job %s: this coordinator ends: %s", self._graph.job, self._outcome.error)
         return self._outcome
 
-    async def stop(self) -> None:
+    async def stop(self, drain: bool = False, savepoint: str | None = None) -> None:
         """A user wants the job stopped in order (D5)."""
-        self._mailbox.post(StopRequested(self._clock.moment()), control=True)
+        event = StopRequested(self._clock.moment(), drain, savepoint)
+        self._mailbox.post(event, control=True)
+
+    async def savepoint(self, name: str) -> None:
+        """A user wants a savepoint (X4)."""
+        self._mailbox.post(SavepointRequested(self._clock.moment(), name), control=True)
 
     async def cancel(self) -> None:
         """A user wants the job gone (D5)."""
         self._mailbox.post(CancelRequested(self._clock.moment()), control=True)
 
-    async def status(self) -> JobStatus:
-        """The machine's last snapshot."""
-        return self._status
+    async def tell(self, report: ChainReport) -> None:
+        """A chain has something to say that cannot wait; may be late, lost or repeated (P3)."""
+        self._heard(report)
+
+    async def view(self) -> CoordinatorView:
+        """The machine's last snapshot, and whom to look for when this process is gone."""
+        processes = self._processes.values()
+        chains = tuple(each.identity for each in processes if each.identity is not None)
+        deployed = self._attempt.generation != NO_GENERATION
+        return CoordinatorView(self._status, self._where(), chains, deployed)
 
     async def chain_actors(self) -> dict[ChainId, tuple[Generation, Any]]:
         """Handles of the chain actors, and the generation that each was last given (P9)."""
@@ -162,8 +199,35 @@ class CoordinatorActor:
                 self._start(self._processes[command.chain].control(command.state))
             case KillChain():
                 self._start(self._kill(command, self._attempt))
+            case ClaimGeneration() | AppendRecord() | SaveSavepoint() | CollectGarbage():
+                self._ask_log(command)
             case EndJob():
                 self._outcome = command.outcome
+
+    def _ask_log(self, command: LogCommand) -> None:
+        if self._log is None:
+            assert self._settings is not None
+            root = self._settings.checkpoint_root
+            assert root is not None, "a job in checkpoint mode has a checkpoint root (F0)"
+            loop = asyncio.get_running_loop()
+            self._log = LogThread(
+                lambda: open_job_log(self._graph, root, continued=self._continued),
+                self._clock,
+                lambda event: _call(loop, self._log_answered, event),
+                lambda error: _call(loop, self._failed, error),
+            )
+        self._log.put(command)
+
+    def _log_answered(self, event: CoordinatorEvent) -> None:
+        hold_ms = self._held_until_ms - self._clock.moment().now_ms
+        if isinstance(event, Claimed) and hold_ms > 0:
+            self._start(self._post_later(event, hold_ms))
+        else:
+            self._mailbox.post(event)
+
+    async def _post_later(self, event: Claimed, hold_ms: int) -> None:
+        await asyncio.sleep(hold_ms / 1000)
+        self._mailbox.post(replace(event, at=self._clock.moment()))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -173,9 +237,13 @@ class CoordinatorActor:
     def _done(self, task: asyncio.Task[None]) -> None:
         """A fault in a command's work ends the job: the answer that it owes would never come."""
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._fault = task.exception()
-            self._mailbox.post(Tick(self._clock.moment()), control=True)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(error)
+
+    def _failed(self, fault: BaseException) -> None:
+        self._fault = fault
+        self._mailbox.post(Tick(self._clock.moment()), control=True)
 
     # --- commands ------------------------------------------------------------------------------
 
@@ -216,7 +284,15 @@ class CoordinatorActor:
     def _create(self, chain: ChainId) -> ChainProcess:
         assert self._settings is not None
         self._process_count += 1
-        return ChainProcess(chain, self._process_count, self._settings.num_cpus)
+        num_cpus = self._settings.num_cpus
+        return ChainProcess(chain, self._process_count, num_cpus, self._where())
+
+    def _where(self) -> ActorPlace:
+        """The process that calls."""
+        if self._place is None:
+            node_id: str = ray.get_runtime_context().get_node_id()
+            self._place = ActorPlace(node_id, this_process())
+        return self._place
 
     def _deployment(
         self, command: DeployChain, attempt: _Attempt, process: ChainProcess
@@ -236,7 +312,9 @@ class CoordinatorActor:
             attempt.secret,
             settings.channel_folder,
             # Looked at anew each time: the cluster may have grown to take this job in.
-            tcp=len(self._graph.chains) > 1 and _several_nodes(),
+            tcp=len(self._graph.chains) > 1 and several_nodes(),
+            checkpoint_root=settings.checkpoint_root,
+            coordinator=self._me,
         )
 
     async def _connect(self, command: ConnectChain, attempt: _Attempt) -> None:
@@ -265,15 +343,18 @@ class CoordinatorActor:
         self._ended(chain, attempt, ChainOutcome(OutcomeKind.FAILED, killed))
 
     async def _heartbeat(self) -> None:
-        """Ask every running chain how it is, each second; each has one question at a time (D2)."""
+        """Ask every process how its chain is, each second; each has one question at a time (D2).
+
+        Also those whose chain does not run: a process that is not asked ends itself (D6).
+        """
         while True:
             due_ms = self._clock.moment().now_ms + REPORT_INTERVAL_MS
             await asyncio.sleep(REPORT_INTERVAL_MS / 1000)
             late_ms = self._clock.moment().now_ms - due_ms
             if late_ms > STOOD_STILL_MS:
                 self._clock.leave_out(late_ms)
-            for process in self._attempt.running.values():
-                if not process.reporting:
+            for process in self._processes.values():
+                if process.usable and not process.reporting:
                     self._start(self._ask(process, self._attempt))
 
     async def _ask(self, process: ChainProcess, attempt: _Attempt) -> None:
@@ -282,7 +363,13 @@ class CoordinatorActor:
             self._heard(report)
 
     def _heard(self, report: ChainReport) -> None:
-        """By this process's clock: that of the chain's may be another node's."""
+        """By this process's clock: that of the chain's may be another node's. Calls arrive in any
+        order (P3), so a report that is older than one that was heard is dropped."""
+        attempt = self._attempt
+        if report.generation == attempt.generation:
+            if report.number < attempt.heard.get(report.chain, 0):
+                return
+            attempt.heard[report.chain] = report.number
         self._mailbox.post(replace(report, at=self._clock.moment()))
 
     def _ended(self, chain: ChainId, attempt: _Attempt, outcome: ChainOutcome) -> None:
@@ -290,10 +377,20 @@ class CoordinatorActor:
         self._mailbox.post(ChainEnded(moment, chain, attempt.generation, outcome))
 
 
-def _several_nodes() -> bool:
+def _call(
+    loop: asyncio.AbstractEventLoop,
+    take: Callable[[Any], None],
+    value: CoordinatorEvent | BaseException,
+) -> None:
+    """Hand a value to the loop; it may have ended, and then nobody wants it."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(take, value)
+
+
+def several_nodes() -> bool:
     """Whether chains may be on different nodes: then they listen on the network too (H1)."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return len([node for node in nodes if node["Alive"]]) > 1
 
 
-__all__ = ["CoordinatorActor", "JobSettings"]
+__all__ = ["CoordinatorActor", "several_nodes"]

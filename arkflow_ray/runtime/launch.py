@@ -76,7 +76,7 @@ def _on_ray(
     on_phase: Callable[[str], None],
 ) -> RunningJobs:
     from arkflow_ray.runtime.channel_folder import new_channel_folder
-    from arkflow_ray.runtime.coordinator_actor import JobSettings
+    from arkflow_ray.runtime.job_settings import JobSettings
     from arkflow_ray.runtime.ray_job import RayRunner
     from arkflow_ray.runtime.ray_session import open_session
 
@@ -91,7 +91,7 @@ def _on_ray(
                 session.num_cpus, THREADS_PER_CHAIN, os.getcwd(), values, new_channel_folder()
             )
             runner = RayRunner(job_settings, lines)
-            running.append(RunningJob(graph, runner.run_job(graph)))
+            running.append(RunningJob(graph, runner.run_job(graph, settings.choice)))
     except BaseException:
         for job in running:
             job.cancel()  # in a Ray that is not ours, it would go on

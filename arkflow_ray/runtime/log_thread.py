@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from arkflow_kernel.checkpoint_ports import CheckpointLog
+from arkflow_kernel.checkpoint_ports import CheckpointLog, LogFiles
 from arkflow_kernel.errors import ArkflowError, StoreError
 from arkflow_kernel.ids import RequestToken, WallMs
 from arkflow_kernel.plan import ExecutionGraph
@@ -137,11 +137,13 @@ class LogThread:
         return self._log
 
 
-def open_job_log(graph: ExecutionGraph, root: str) -> CheckpointLog:
-    """The log of a job below a checkpoint root. Raises `ArkflowError` if it cannot be trusted."""
-    from arkflow_kernel.job_log import JobLog
+def open_job_log(graph: ExecutionGraph, root: str, *, continued: bool = False) -> CheckpointLog:
+    """The log of a job below a checkpoint root. Raises `StoreError` if that is refused.
 
-    from arkflow_ray.checkpoint import open_files
+    `continued`: another coordinator of this run has made a claim.
+    """
+    from arkflow_kernel.job_log import JobLog
+    from arkflow_ray.checkpoint.open import open_files
 
     return JobLog(
         graph,
@@ -149,7 +151,18 @@ def open_job_log(graph: ExecutionGraph, root: str) -> CheckpointLog:
         nonce=secrets.token_hex(NONCE_BYTES),
         coordinator=f"{socket.gethostname()}:{os.getpid()}",
         wall_ms=lambda: WallMs(time.time_ns() // 1_000_000),
+        url=f"{root.rstrip('/')}/{graph.job}",
+        open_files=_open_savepoint,
+        continued=continued,
     )
+
+
+def _open_savepoint(url: str) -> LogFiles:
+    """The files of a savepoint that lies outside of the job's folder."""
+    from arkflow_ray.checkpoint.open import open_files
+
+    root, _, name = url.rstrip("/").rpartition("/")
+    return open_files(root, name)
 
 
 __all__ = ["LogCommand", "LogThread", "open_job_log"]

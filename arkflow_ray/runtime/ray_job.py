@@ -1,149 +1,241 @@
 """The driver's side of one job on Ray: its coordinator actor, and the printers of its rows.
 
 A `KernelHandle`. `wait` polls: the completion of the coordinator's `run` call ends it, and its
-status is fetched in between. Rows of `stdout` sinks are taken from the chain actors by a thread
-each (P9); an actor that takes the place of another gets a thread of its own, which begins when
-everything that the one before handed over is printed.
+status is fetched in between.
+
+A coordinator that dies or does not answer ends a job in ack mode. In checkpoint mode the job's
+truth is in its log (P8): what is left of the coordinator and its chains is ended, and a successor
+claims the next generation and goes on, at once or after the wait of the restart strategy. What the
+user has asked for meanwhile is asked of it too.
 """
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import RayError, RayTaskError
 
-from arkflow_kernel.errors import ActorLostError, ArkflowError, ResourceError, SinkError
-from arkflow_kernel.ids import FIRST_GENERATION, ChainId, Generation, JobId
-from arkflow_kernel.job_runner_adapter import JobRunner
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ConfigError, Issue
+from arkflow_kernel.ids import MonotonicMs
+from arkflow_kernel.job_runner_adapter import NEWEST, JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
+from arkflow_kernel.limits import LEASE_MS
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import LineOutput
-from arkflow_kernel.protocol import JobOutcome, JobStatus, OutcomeKind
+from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
+from arkflow_kernel.restart import GiveUp, RestartStrategy
+from arkflow_kernel.snapshot import RestoreChoice
+from arkflow_ray.checkpoint.roots import parse_root
 from arkflow_ray.runtime.channel_folder import remove_channel_folder
-from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
-from arkflow_ray.runtime.lines import Lines
-from arkflow_ray.runtime.ray_errors import first_line
+from arkflow_ray.runtime.clock import SystemClock
+from arkflow_ray.runtime.coordinator_actor import several_nodes
+from arkflow_ray.runtime.coordinator_process import CoordinatorProcess, coordinator_lost
+from arkflow_ray.runtime.ephemeral_root import EphemeralRoot
+from arkflow_ray.runtime.job_history import JobHistory
+from arkflow_ray.runtime.job_settings import FIRST, JobSettings
+from arkflow_ray.runtime.printers import Printers
 
 POLL_S = 0.2
-ANSWER_TIMEOUT_S = 30.0
-"""How long the coordinator may take to answer before it counts as lost."""
-
-START_TIMEOUT_S = 120.0
-"""How long the coordinator's process may take to come up."""
-
-STDOUT_TYPE = "stdout"
-
-
-@dataclass(frozen=True, slots=True)
-class _Printer:
-    """Who prints a chain's rows: which actor, since which generation."""
-
-    generation: Generation
-    actor: Any
-    thread: threading.Thread
 
 
 class RayJob(KernelHandle):
     """A job on Ray, attached: it ends with this process."""
 
-    def __init__(self, graph: ExecutionGraph, settings: JobSettings, lines: LineOutput) -> None:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        settings: JobSettings,
+        lines: LineOutput,
+        choice: RestoreChoice = NEWEST,
+    ) -> None:
         self._graph = graph
-        self._lines = lines
-        self._settings = settings
-        self._printing = [chain.chain for chain in graph.chains if _prints(chain.sinks)]
-        self._printers: dict[ChainId, _Printer] = {}
-        remote: Any = ray.remote(num_cpus=0, max_restarts=0)(CoordinatorActor)
-        self._coordinator = remote.remote(graph, FIRST_GENERATION)
-        self._status = self._first_status()
-        self._run = self._coordinator.run.remote(settings)
+        self._choice = choice
+        self._before = FIRST
+        self._clock = SystemClock()
+        self._root = _ephemeral_root(graph)
+        self._settings = replace(settings, checkpoint_root=_root_url(graph, self._root))
+        self._printers = Printers(graph, lines)
+        self._history = JobHistory()
+        # Deterministic failures are those of chains; their coordinator counts them.
+        self._strategy = RestartStrategy(graph.restart)
+        self._lock = threading.Lock()
+        self._stop: tuple[bool, str | None] | None = None
+        self._savepoints: list[str] = []
+        self._cancelled = False
+        self._hurry = threading.Event()
+        self._coordinator = CoordinatorProcess(graph, choice)
+        self._status = self._coordinator.start(self._settings, hold_ms=0)
+
+    @property
+    def coordinator_pid(self) -> int | None:
+        """The process of the coordinator at work; None if it has not answered yet."""
+        place = self._coordinator.place
+        return None if place is None else place.process.pid
 
     def wait(self) -> JobOutcome:
         """See `KernelHandle.wait`."""
         try:
-            while not ray.wait([self._run], timeout=POLL_S)[0]:
-                self._poll()
-            outcome: JobOutcome = ray.get(self._run)
-            with suppress(RayError):  # the end is known; only its figures would be older
-                self._poll()
-        except RayError as error:
-            outcome = JobOutcome(OutcomeKind.FAILED, coordinator_lost(self._graph.job, error))
-        ray.kill(self._coordinator, no_restart=True)
-        for printer in self._printers.values():
-            printer.thread.join()
+            while True:
+                try:
+                    outcome = self._to_the_end()
+                    break
+                except RayError as error:
+                    ended = self._lost(error)
+                    if ended is not None:
+                        outcome = ended
+                        break
+        finally:
+            self._coordinator.kill()
+        self._printers.join()
         remove_channel_folder(self._settings.channel_folder)
+        if self._root is not None:
+            self._root.close()
         return outcome
 
-    def stop(self) -> None:
+    def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
         """See `KernelHandle.stop`."""
-        self._coordinator.stop.remote()
+        with self._lock:
+            self._stop = (drain, savepoint)
+            self._hurry.set()
+            self._coordinator.actor.stop.remote(drain, savepoint)
+
+    def savepoint(self, name: str) -> None:
+        """See `KernelHandle.savepoint`."""
+        with self._lock:
+            self._savepoints.append(name)
+            self._coordinator.actor.savepoint.remote(name)
 
     def cancel(self) -> None:
         """See `KernelHandle.cancel`."""
-        self._coordinator.cancel.remote()
+        with self._lock:
+            self._cancelled = True
+            self._hurry.set()
+            self._coordinator.actor.cancel.remote()
 
     def status(self) -> JobStatus:
         """See `KernelHandle.status`."""
         return self._status
 
+    def _to_the_end(self) -> JobOutcome:
+        """The end that the coordinator tells. Raises `RayError` if it is lost before."""
+        run = self._coordinator.run
+        while not ray.wait([run], timeout=POLL_S)[0]:
+            self._poll()
+        outcome: JobOutcome = ray.get(run)
+        with suppress(RayError):  # the end is known; only its figures would be older
+            self._poll()
+        return outcome
+
     def _poll(self) -> None:
         """Fetch the status, and print for chains that came up or got another actor."""
-        status: JobStatus = self._ask(self._coordinator.status.remote())
-        self._status = status
-        if all(self._prints_since(chain) == status.generation for chain in self._printing):
-            return
-        actors = self._ask(self._coordinator.chain_actors.remote())
-        for chain in self._printing:
-            if chain in actors:
-                self._print(chain, *actors[chain])
+        status = self._coordinator.status()
+        if status.state is JobState.RUNNING:
+            self._before = replace(self._before, started=True)
+        self._status = self._history.joined(status)
+        if not self._printers.stand_at(status.generation):
+            self._printers.print_for(self._coordinator.chain_actors())
 
-    def _prints_since(self, chain: ChainId) -> Generation | None:
-        printer = self._printers.get(chain)
-        return None if printer is None else printer.generation
+    # --- a coordinator that is lost ------------------------------------------------------------
 
-    def _print(self, chain: ChainId, generation: Generation, actor: Any) -> None:
-        before = self._printers.get(chain)
-        if before is not None and before.actor == actor:
-            thread = before.thread
-        else:
-            thread = threading.Thread(
-                target=_print_after,
-                args=(None if before is None else before.thread, actor, self._lines),
-                name=f"print-{chain}",
-                daemon=True,
-            )
-            thread.start()
-        self._printers[chain] = _Printer(generation, actor, thread)
+    def _lost(self, error: RayError) -> JobOutcome | None:
+        """How the job ends because of it; None: a successor is at work."""
+        lost: ArkflowError = coordinator_lost(self._graph.job, error)
+        hopeless = isinstance(error, RayTaskError) or self._graph.checkpoint is None
+        while True:
+            since_ms = self._clock.moment().now_ms
+            certain = self._end_all()
+            if self._cancelled:
+                return JobOutcome(OutcomeKind.CANCELLED)
+            if hopeless:
+                return JobOutcome(OutcomeKind.FAILED, lost)
+            delay_ms = self._delay_ms(lost)
+            if delay_ms is None:
+                return JobOutcome(OutcomeKind.FAILED, lost)
+            self._tell(lost, delay_ms, certain=certain)
+            self._hurry.wait(delay_ms / 1000)
+            self._hurry.clear()  # a stop shortens one wait, or a Ray that is gone would be pressed
+            if self._cancelled:
+                return JobOutcome(OutcomeKind.CANCELLED)
+            free_ms = since_ms if certain else since_ms + LEASE_MS
+            try:
+                self._succeed(max(0, free_ms - self._clock.moment().now_ms))
+            except ArkflowError as failed:
+                lost = failed
+            else:
+                return None
 
-    def _first_status(self) -> JobStatus:
-        try:
-            status: JobStatus = ray.get(self._coordinator.status.remote(), timeout=START_TIMEOUT_S)
-        except RayError as error:
-            raise not_started(self._graph.job, error) from error
-        return status
+    def _end_all(self) -> bool:
+        """End what is left of the coordinator. True if it is certain that nothing is."""
+        certain = self._coordinator.end()
+        for actor in self._printers.actors():
+            with suppress(RayError):  # it is gone
+                ray.kill(actor, no_restart=True)
+        return certain
 
-    def _ask(self, answer: Any) -> Any:
-        return ray.get(answer, timeout=ANSWER_TIMEOUT_S)
-
-
-def not_started(job: JobId, error: RayError) -> ArkflowError:
-    """Why a coordinator never answered: it is waited for too long, or it is gone."""
-    coordinator = f"the coordinator of job '{job}'"
-    if isinstance(error, GetTimeoutError):
-        return ResourceError(
-            f"{coordinator} did not start within {START_TIMEOUT_S:.0f} s; "
-            "`ray status` shows what the cluster lacks"
+    def _delay_ms(self, lost: ArkflowError) -> int | None:
+        """How long to wait before a successor is made; None: there shall be none (D3)."""
+        checkpoints = self._status.checkpoints
+        verdict = self._strategy.failed(
+            ActorLostError(lost.message),
+            MonotonicMs(self._clock.moment().now_ms),
+            started=True,
+            progress=None if checkpoints is None else checkpoints.last,
         )
-    return ActorLostError(f"{coordinator} died while it started: {first_line(error)}")
+        if isinstance(verdict, GiveUp):
+            lost.add_note(f"the job ends: {verdict.reason}")
+            return None
+        return verdict.delay_ms
+
+    def _tell(self, lost: ArkflowError, delay_ms: int, *, certain: bool) -> None:
+        when = f"in {delay_ms / 1000:g} s" if delay_ms else "at once"
+        cause = f"{lost}; another one takes its place {when}"
+        if not certain:
+            cause += f", and deploys after the lease of its processes, {LEASE_MS / 1000:.0f} s"
+        self._status = self._history.lost(self._status, cause, self._clock.moment())
+
+    def _succeed(self, hold_ms: int) -> None:
+        """Put another coordinator in the place of the one that is lost. Raises `ArkflowError`."""
+        # What the user chose counts for the first claim; later ones go on from there (M3).
+        continued = self._before.continued or self._coordinator.claimed
+        self._before = replace(self._before, continued=continued)
+        successor = CoordinatorProcess(self._graph, self._choice, self._before)
+        try:
+            successor.start(self._settings, hold_ms)
+        except ArkflowError:
+            successor.kill()
+            raise
+        with self._lock:
+            self._coordinator = successor
+            if self._cancelled:
+                successor.actor.cancel.remote()
+            for name in self._savepoints:
+                successor.actor.savepoint.remote(name)
+            if self._stop is not None:
+                successor.actor.stop.remote(*self._stop)
 
 
-def coordinator_lost(job: JobId, error: RayError) -> ActorLostError:
-    """Why a coordinator is given up: it is there and says nothing, or it is gone."""
-    coordinator = f"the coordinator of job '{job}'"
-    if isinstance(error, GetTimeoutError):
-        return ActorLostError(f"{coordinator} did not answer for {ANSWER_TIMEOUT_S:.0f} s")
-    return ActorLostError(f"{coordinator} died: {first_line(error)}")
+def _ephemeral_root(graph: ExecutionGraph) -> EphemeralRoot | None:
+    """The folder of a run whose checkpoints were given no place (F0). Raises `ConfigError`."""
+    if graph.checkpoint is None or not graph.checkpoint.ephemeral:
+        return None
+    if several_nodes():
+        text = (
+            f"job '{graph.job}' takes checkpoints, and without a `checkpoint:` block they would "
+            "lie in a folder of one node, where the others do not find them; add one with an "
+            "`object_store_uri` that every node of the cluster reaches"
+        )
+        raise ConfigError([Issue("checkpoint", text)])
+    return EphemeralRoot()
+
+
+def _root_url(graph: ExecutionGraph, root: EphemeralRoot | None) -> str | None:
+    """Where checkpoints lie, the same for every process. Raises `StoreError`."""
+    if root is not None:
+        return root.url
+    if graph.checkpoint is None or graph.checkpoint.root is None:
+        return None
+    return parse_root(graph.checkpoint.root).url  # a relative path starts where the driver is (C8)
 
 
 class RayRunner(JobRunner):
@@ -153,41 +245,9 @@ class RayRunner(JobRunner):
         self._settings = settings
         self._lines = lines
 
-    def run_job(self, graph: ExecutionGraph) -> RayJob:
+    def run_job(self, graph: ExecutionGraph, choice: RestoreChoice = NEWEST) -> RayJob:
         """See `JobRunner.run_job`."""
-        return RayJob(graph, self._settings, self._lines)
+        return RayJob(graph, self._settings, self._lines, choice)
 
 
-def _prints(sinks: Any) -> bool:
-    return any(sink.component.type == STDOUT_TYPE for sink in sinks)
-
-
-def _print_after(before: threading.Thread | None, actor: Any, output: LineOutput) -> None:
-    """Print for an actor once the printer of the one before, which is dead, has finished."""
-    if before is not None:
-        before.join()
-    _print_lines(actor, output)
-
-
-def _print_lines(actor: Any, output: LineOutput) -> None:
-    """Print what the chain's `stdout` sinks hand over, until its actor is gone."""
-    generation, printed = Generation(0), 0
-    try:
-        while True:
-            lines: Lines = ray.get(actor.take_lines.remote(generation, printed))
-            if lines.closed:
-                return
-            if lines.number and (lines.generation, lines.number) > (generation, printed):
-                output.put(lines.data)
-                generation, printed = lines.generation, lines.number
-    except RayError:
-        return  # the process has ended; what it handed over is printed
-    except SinkError:
-        actor.close_lines.remote()
-    except BaseException:
-        # Nobody would ever confirm the lines that the sink waits for.
-        actor.close_lines.remote()
-        raise
-
-
-__all__ = ["RayJob", "RayRunner", "coordinator_lost", "not_started"]
+__all__ = ["RayJob", "RayRunner"]

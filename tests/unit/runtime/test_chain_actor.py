@@ -15,6 +15,7 @@ from arkflow_kernel.ids import ChainId, Generation, JobId, OperatorId, OutputId
 from arkflow_kernel.plan import ChainPlan, ComponentPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import ReplayKind
 from arkflow_kernel.protocol import ControlState, Desired, OutcomeKind
+from arkflow_kernel.snapshot import NOTHING_RESTORED
 from arkflow_ray.runtime.chain_actor import ChainActor, Deployed, Deployment
 
 CHAIN = ChainId("source-0")
@@ -39,7 +40,7 @@ def deployment(generation: Generation, chain: ChainPlan | None = None) -> Deploy
         JobId("j"),
         plan() if chain is None else chain,
         generation,
-        (),
+        NOTHING_RESTORED,
         {},
         os.getcwd(),
         threads,

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from arkflow_kernel.bad_rows import Origin
+from arkflow_kernel.checkpoint_ports import Staging
 from arkflow_kernel.errors import OperatorTimeoutError, ProtocolError, SinkError, SourceError
 from arkflow_kernel.ids import (
     ChainId,
@@ -137,7 +138,7 @@ class Parts:
     def operator(self, plan: OperatorPlan, workers: int) -> Operator:
         return self._parts[1]
 
-    def sink(self, plan: SinkPlan) -> SinkWriter:
+    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter:
         return self._parts[2]
 
 

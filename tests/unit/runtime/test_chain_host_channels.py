@@ -9,11 +9,13 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pytest
 
+from arkflow_kernel.checkpoint_ports import Staging
 from arkflow_kernel.errors import ChannelError, SinkError
 from arkflow_kernel.ids import Generation, JobId, MonotonicMs, Sequence
 from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import Operator, SinkWriter, SourceReader, WriteReceipt
 from arkflow_kernel.protocol import ChainOutcome, ControlState, Desired, OutcomeKind
+from arkflow_kernel.snapshot import NOTHING_RESTORED
 from arkflow_kernel.testing.components import Row, ScriptedSource, rows_of
 from arkflow_kernel.testing.plans import chain_plan, channel_plan
 from arkflow_ray.runtime.chain_host import ChainHost
@@ -78,7 +80,7 @@ class Pair:
         self.receiving = self._host(RECEIVING)
         addresses = {}
         for plan, host in ((SENDING, self.sending), (RECEIVING, self.receiving)):
-            address = host.open((), SECRET)
+            address = host.open(NOTHING_RESTORED, SECRET)
             assert address is not None
             addresses[plan.chain] = address
         _knock(addresses[RECEIVING.chain])
@@ -93,7 +95,7 @@ class Pair:
         """Both to their ends."""
         return list(await asyncio.gather(self.sending.run(), self.receiving.run()))
 
-    def sink(self, plan: SinkPlan) -> SinkWriter:
+    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter:
         return self.kept
 
     def _host(self, plan: ChainPlan) -> ChainHost:
@@ -136,7 +138,7 @@ class Parts:
     def operator(self, plan: OperatorPlan, workers: int) -> Operator:
         raise AssertionError("these chains have no operators")
 
-    def sink(self, plan: SinkPlan) -> SinkWriter:
+    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter:
         return self._sink
 
 

@@ -31,12 +31,16 @@ from arkflow_kernel.plan import (
 )
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import ChainReport, DeployChain
+from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.config.project import CheckedJob
-from arkflow_ray.runtime import chain_process, coordinator_actor, ray_job, ray_session
+from arkflow_ray.runtime import chain_process, coordinator_actor, printers, ray_job, ray_session
+from arkflow_ray.runtime.chain_actor import ActorPlace
 from arkflow_ray.runtime.chain_process import ChainProcess
-from arkflow_ray.runtime.coordinator_actor import CoordinatorActor, JobSettings
+from arkflow_ray.runtime.coordinator_actor import CoordinatorActor
+from arkflow_ray.runtime.job_settings import JobSettings
 from arkflow_ray.runtime.launch import RunSettings, launch
 from arkflow_ray.runtime.lines import LineBuffer, Lines
+from arkflow_ray.runtime.os_process import this_process
 
 PLAN = ChainPlan(
     ChainId("source-0"),
@@ -45,6 +49,7 @@ PLAN = ChainPlan(
     (SinkPlan(OperatorId("sink"), ComponentPlan("drop", {})),),
     (OutputId("sink"),),
 )
+HERE = ActorPlace("this-node", this_process())
 GRAPH = ExecutionGraph(JobId("j"), 1, Mode.ACK, (PLAN,), (), 1)
 
 
@@ -58,7 +63,7 @@ class Unpicklable(CoordinatorActor):
 def test_a_fault_in_a_command_ends_the_job_and_is_not_waited_for() -> None:
     async def run() -> None:
         settings = JobSettings(0.01, 1, "/", {}, "afc-test")
-        await asyncio.wait_for(Unpicklable(GRAPH, Generation(1)).run(settings), 30)
+        await asyncio.wait_for(Unpicklable(GRAPH).run(settings), 30)
 
     with pytest.raises(TypeError, match="cannot pickle this"):
         asyncio.run(run())
@@ -72,7 +77,7 @@ def test_jobs_that_were_started_before_one_that_cannot_start_are_cancelled(
     class Runner:
         def __init__(self, *_: object) -> None: ...
 
-        def run_job(self, graph: ExecutionGraph) -> Any:
+        def run_job(self, graph: ExecutionGraph, choice: RestoreChoice) -> Any:
             if graph.job == "second":
                 raise ResourceError("no room")
             return SimpleNamespace(cancel=lambda: told.append("cancelled"))
@@ -91,7 +96,7 @@ def test_a_report_is_dated_by_the_coordinators_own_clock() -> None:
     """D2: the monotonic clocks of two nodes have nothing in common."""
     elsewhere = Moment(MonotonicMs(10**15), WallMs(0))
     told = ChainReport(elsewhere, PLAN.chain, Generation(1), ChainStatistics(PLAN.chain))
-    coordinator = CoordinatorActor(GRAPH, Generation(1))
+    coordinator = CoordinatorActor(GRAPH)
 
     async def report(_: Generation) -> ChainReport:
         return told
@@ -112,7 +117,7 @@ def test_time_in_which_the_coordinator_stood_still_is_nobodys_silence(
     now_ns = [0]
     monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns[0])
     monkeypatch.setattr(coordinator_actor, "REPORT_INTERVAL_MS", 1)
-    coordinator = CoordinatorActor(GRAPH, Generation(1))
+    coordinator = CoordinatorActor(GRAPH)
 
     async def live() -> None:
         now_ns[0] = ran_ms * 1_000_000
@@ -132,7 +137,7 @@ def test_a_cluster_that_grows_lets_chains_listen_on_the_network(
 ) -> None:
     """H1: on one node nothing does."""
     graph = replace(GRAPH, chains=(PLAN, replace(PLAN, chain=ChainId("source-1"))))
-    coordinator = CoordinatorActor(graph, Generation(1))
+    coordinator = CoordinatorActor(graph)
     coordinator._settings = JobSettings(0.01, 1, "/", {}, "afc-test")
     process: Any = SimpleNamespace(identity=SimpleNamespace(node_ip="127.0.0.1"))
     command = DeployChain(RequestToken(1), PLAN, Generation(1))
@@ -170,7 +175,7 @@ def test_an_actor_that_does_not_answer_while_it_is_deployed_is_killed(
     monkeypatch.setattr(chain_process, "START_TIMEOUT_S", 0.02)
 
     async def deploy() -> None:
-        process = ChainProcess(PLAN.chain, 1, 0.01)
+        process = ChainProcess(PLAN.chain, 1, 0.01, HERE)
         calls: dict[str, Any] = {
             "handshake": process.handshake,
             "deploy": lambda: process.deploy(None),  # type: ignore[arg-type]
@@ -210,7 +215,7 @@ def test_a_printer_that_fails_tells_the_sink_that_nobody_prints(
     expected = () if isinstance(error, SinkError) else (ValueError,)
     if expected:
         with pytest.raises(expected):
-            ray_job._print_lines(actor, Lost(error))
+            printers._print_lines(actor, Lost(error))
     else:
-        ray_job._print_lines(actor, Lost(error))
+        printers._print_lines(actor, Lost(error))
     assert closed == [True]

@@ -4,7 +4,7 @@ from ray.exceptions import ActorDiedError, GetTimeoutError
 
 from arkflow_kernel.errors import ActorLostError, ResourceError
 from arkflow_kernel.ids import JobId
-from arkflow_ray.runtime.ray_job import (
+from arkflow_ray.runtime.coordinator_process import (
     ANSWER_TIMEOUT_S,
     START_TIMEOUT_S,
     coordinator_lost,
