@@ -122,7 +122,7 @@ class ChainStates:
     ) -> None:
         self._prefix = f"{generation}-{plan.chain}"
         self._objects = objects
-        self._spool = objects.spool if spool is None and objects is not None else spool
+        self._spool = spool
         self._parts: list[_Part] = []
         self._refs: dict[str, ObjectRef] = {}
         self._numbers = Counter[str]()
@@ -132,9 +132,16 @@ class ChainStates:
         """A state of the chain, once it is made; before `restore` and the first item."""
         if self._objects is not None:
             state.track()
-        if self._spool is not None:
-            state.spill_to(self._spool, f"{self._prefix}-{len(self._parts)}")
+        if self._objects is not None or self._spool is not None:
+            state.spill_to(self._folder, f"{self._prefix}-{len(self._parts)}")
         self._parts.append(_Part(state, state.types))
+
+    def _folder(self) -> Path:
+        """Where spilled entries go; asked for when the first do."""
+        if self._spool is None:
+            assert self._objects is not None
+            self._spool = self._objects.spool
+        return self._spool
 
     def seal(self, checkpoint: CheckpointId) -> None:
         """Freeze what changed since the last seal, between two items. In the lane; quick."""
@@ -173,7 +180,7 @@ class ChainStates:
             part.written.append(self._run(runs[0].batch))
         else:
             rows = merged(runs, keep_deleted=True)
-            part.written.append(self._run(to_batch(rows, owner)))
+            part.written.append(self._run(to_batch(rows.in_order(), owner)))
 
     def _run(self, batch: pa.RecordBatch, replaces: tuple[str, ...] = ()) -> _Written:
         data = written(batch)
@@ -236,7 +243,7 @@ class ChainStates:
         read = [self._read(objects, ref) for ref in runs]
         rows = merged(read, keep_deleted=first > 0, wall_ms=wall_ms)
         if len(rows):
-            batch = to_batch(rows, part.state.owner)
+            batch = to_batch(rows.in_order(), part.state.owner)
             replaces = tuple(ref.run for ref in runs)
             part.written.append(self._run(batch, replaces))
         else:

@@ -73,7 +73,7 @@ class MemoryState:
         self._tracked = False
         self._sealing = False
         self._waiting: list[RunRows | SortedRun] = []
-        self._spool: tuple[Path, str] | None = None
+        self._spool: tuple[Callable[[], Path], str] | None = None
         self._spilled: SpilledEntries | None = None
 
     def _empty(self) -> HotTable:
@@ -302,8 +302,11 @@ class MemoryState:
         """Changes are gathered by `seal` from now on. Before the first item."""
         self._tracked = self._sealing = True
 
-    def spill_to(self, folder: Path, prefix: str) -> None:
-        """Where entries beyond the budget go; names that begin with `prefix` are this state's."""
+    def spill_to(self, folder: Callable[[], Path], prefix: str) -> None:
+        """Where entries beyond the budget go; names that begin with `prefix` are this state's.
+
+        `folder` is called when the first are spilled.
+        """
         self._spool = folder, prefix
 
     def seal(self) -> tuple[RunRows | SortedRun, ...]:
@@ -340,7 +343,8 @@ class MemoryState:
 
     def _local_runs(self) -> SpilledEntries:
         assert self._spool is not None
-        return SpilledEntries(*self._spool, self.owner)
+        folder, prefix = self._spool
+        return SpilledEntries(folder(), prefix, self.owner)
 
     def restore(self, runs: Seq[SortedRun], types: tuple[pa.DataType, ...]) -> None:
         """Hold what these runs say, oldest first; before the first item.

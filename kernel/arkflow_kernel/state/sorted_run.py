@@ -109,7 +109,7 @@ def newest(runs: Seq[SortedRun]) -> list[Mask]:
 
 
 def merged(runs: Seq[SortedRun], *, keep_deleted: bool, wall_ms: int | None = None) -> RunRows:
-    """The newest entry of each key, in order; runs are given oldest first.
+    """The newest entry of each key, in any order; runs are given oldest first.
 
     Tombstones go with a merge of all runs (not `keep_deleted`), and entries that are expired at
     `wall_ms` with them.
@@ -122,8 +122,7 @@ def merged(runs: Seq[SortedRun], *, keep_deleted: bool, wall_ms: int | None = No
             if wall_ms is not None and rows.deadlines is not None:
                 mask &= rows.deadlines > wall_ms
         pieces.append(rows.where(mask))
-    rows = joined(pieces)
-    return rows if len(runs) == 1 else rows.in_order()
+    return joined(pieces)
 
 
 _FAN_IN = 8

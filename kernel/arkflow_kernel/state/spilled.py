@@ -45,7 +45,7 @@ class SpilledEntries:
 
     def _merge(self, first: int, end: int) -> None:
         rows = merged(self._runs[first:end], keep_deleted=first > 0)
-        self._runs[first:end] = [self.kept(written(to_batch(rows, self._owner)))]
+        self._runs[first:end] = [self.kept(written(to_batch(rows.in_order(), self._owner)))]
 
     def kept(self, data: pa.Buffer) -> SortedRun:
         """A run of these bytes in a file of its own. Raises `ResourceError`."""
@@ -103,7 +103,7 @@ class SpilledEntries:
         return mask
 
     def rows(self) -> RunRows | None:
-        """All entries, in order; None if there are none."""
+        """All entries, in any order; None if there are none."""
         return merged(self._runs, keep_deleted=False) if self._runs else None
 
 
