@@ -24,6 +24,35 @@ from arkflow_ray.components.outputs.file_config import FileOutputConfig
 OpenSink = Callable[..., FileSink]
 
 
+class Mortal:
+    """Lets system calls pass until the last one, and none after it: the process is gone."""
+
+    CALLS = ("open", "write", "fsync", "link", "rename", "unlink")
+
+    class Died(BaseException):
+        """It makes no further system call."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, calls_left: int) -> None:
+        self.left = calls_left
+        for name in self.CALLS:
+            monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **given: Any) -> Any:
+            if self.left == 0:
+                raise self.Died
+            self.left -= 1
+            return real(*args, **given)
+
+        return call
+
+
+@pytest.fixture
+def mortal() -> type[Mortal]:
+    """See `Mortal`."""
+    return Mortal
+
+
 class SmallStore:
     """An `ObjectStore` of a folder, as simple as one can be.
 

@@ -22,30 +22,6 @@ NOW = MonotonicMs(0)
 WRITES = (3, 2, 4, 1, 5)
 
 
-class Died(BaseException):
-    """The process is gone: it makes no further system call."""
-
-
-class Mortal:
-    """Lets system calls pass until the last one, and none after it."""
-
-    CALLS = ("open", "write", "fsync", "link", "rename", "unlink")
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, calls_left: int) -> None:
-        self.left = calls_left
-        for name in self.CALLS:
-            monkeypatch.setattr(os, name, self._counted(getattr(os, name)))
-
-    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any, **given: Any) -> Any:
-            if self.left == 0:
-                raise Died
-            self.left -= 1
-            return real(*args, **given)
-
-        return call
-
-
 def batch(start: int, count: int) -> pa.RecordBatch:
     return pa.record_batch({"n": list(range(start, start + count))})
 
@@ -61,7 +37,7 @@ def live(sink: SinkWriter, confirmed: list[int], first: int = 1) -> None:
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("form", ["json", "parquet"])
 def test_dying_before_any_system_call_loses_nothing_that_was_confirmed(
-    tmp_path: Path, open_sink: OpenSink, rows: Rows, form: str, links: bool
+    tmp_path: Path, open_sink: OpenSink, rows: Rows, mortal: Any, form: str, links: bool
 ) -> None:
     for calls in range(1_000):
         folder = tmp_path / str(calls)
@@ -70,14 +46,14 @@ def test_dying_before_any_system_call_loses_nothing_that_was_confirmed(
             if not links:
                 patch.setattr(os, "link", _no_links)
             sink = open_sink(folder, format=form, roll={"rows": 4})
-            mortal = Mortal(patch, calls)
+            life = mortal(patch, calls)
             try:
                 live(sink, confirmed)
-            except Died:
+            except mortal.Died:
                 pass
             else:
                 break
-            assert mortal.left == 0
+            assert life.left == 0
         _whole_and_once(rows(folder), confirmed[0])
         _replayed(open_sink(folder, format=form), folder, rows, confirmed[0])
     assert calls > 25, "the loop must have died at many places"
