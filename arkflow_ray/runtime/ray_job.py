@@ -26,12 +26,11 @@ from arkflow_kernel.ports import LineOutput
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_kernel.restart import GiveUp, RestartStrategy
 from arkflow_kernel.snapshot import RestoreChoice
-from arkflow_ray.checkpoint.roots import parse_root
 from arkflow_ray.runtime.channel_folder import remove_channel_folder
+from arkflow_ray.runtime.checkpoint_root import CheckpointRoot
 from arkflow_ray.runtime.clock import SystemClock
 from arkflow_ray.runtime.coordinator_actor import several_nodes
 from arkflow_ray.runtime.coordinator_process import CoordinatorProcess, coordinator_lost
-from arkflow_ray.runtime.ephemeral_root import EphemeralRoot
 from arkflow_ray.runtime.job_history import JobHistory
 from arkflow_ray.runtime.job_settings import FIRST, JobSettings
 from arkflow_ray.runtime.printers import Printers
@@ -53,8 +52,8 @@ class RayJob(KernelHandle):
         self._choice = choice
         self._before = FIRST
         self._clock = SystemClock()
-        self._root = _ephemeral_root(graph)
-        self._settings = replace(settings, checkpoint_root=_root_url(graph, self._root))
+        self._root = _checkpoint_root(graph)
+        self._settings = replace(settings, checkpoint_root=self._root.url)
         self._printers = Printers(graph, lines)
         self._history = JobHistory()
         # Deterministic failures are those of chains; their coordinator counts them.
@@ -89,8 +88,7 @@ class RayJob(KernelHandle):
             self._coordinator.kill()
         self._printers.join()
         remove_channel_folder(self._settings.channel_folder)
-        if self._root is not None:
-            self._root.close()
+        self._root.close()
         return outcome
 
     def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
@@ -215,27 +213,16 @@ class RayJob(KernelHandle):
                 successor.actor.stop.remote(*self._stop)
 
 
-def _ephemeral_root(graph: ExecutionGraph) -> EphemeralRoot | None:
-    """The folder of a run whose checkpoints were given no place (F0). Raises `ConfigError`."""
-    if graph.checkpoint is None or not graph.checkpoint.ephemeral:
-        return None
-    if several_nodes():
+def _checkpoint_root(graph: ExecutionGraph) -> CheckpointRoot:
+    """Where checkpoints lie. Raises `ConfigError` if chains of other nodes would not find them."""
+    if graph.checkpoint is not None and graph.checkpoint.ephemeral and several_nodes():
         text = (
             f"job '{graph.job}' takes checkpoints, and without a `checkpoint:` block they would "
             "lie in a folder of one node, where the others do not find them; add one with an "
             "`object_store_uri` that every node of the cluster reaches"
         )
         raise ConfigError([Issue("checkpoint", text)])
-    return EphemeralRoot()
-
-
-def _root_url(graph: ExecutionGraph, root: EphemeralRoot | None) -> str | None:
-    """Where checkpoints lie, the same for every process. Raises `StoreError`."""
-    if root is not None:
-        return root.url
-    if graph.checkpoint is None or graph.checkpoint.root is None:
-        return None
-    return parse_root(graph.checkpoint.root).url  # a relative path starts where the driver is (C8)
+    return CheckpointRoot(graph)
 
 
 class RayRunner(JobRunner):
