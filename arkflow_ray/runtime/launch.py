@@ -60,13 +60,19 @@ def _inline(
     from arkflow_ray.runtime.clock import SystemClock
     from arkflow_ray.runtime.components import RegistryComponents
     from arkflow_ray.runtime.inline_caller import ThreadCaller
+    from arkflow_ray.runtime.inline_stores import InlineStores
 
-    running = []
-    for graph in graphs:
-        components = RegistryComponents(_secrets(graph, settings.environment), lines)
-        runner = InlineRunner(components, SystemClock(), caller=ThreadCaller())
-        running.append(RunningJob(graph, runner.run_job(graph)))
-    return RunningJobs(running)
+    running, stores = [], InlineStores()
+    try:
+        for graph in graphs:
+            components = RegistryComponents(_secrets(graph, settings.environment), lines)
+            store = stores.open(graph)
+            runner = InlineRunner(components, SystemClock(), store=store, caller=ThreadCaller())
+            running.append(RunningJob(graph, runner.run_job(graph, settings.choice)))
+    except BaseException:
+        stores.close()
+        raise
+    return RunningJobs(running, stores)
 
 
 def _on_ray(

@@ -55,7 +55,13 @@ from arkflow_kernel.protocol import (
     WriteRequest,
 )
 from arkflow_kernel.resource_guard import Resource, ResourceGuard
-from arkflow_kernel.snapshot import NOTHING_RESTORED, RestoredChain, SinkToken
+from arkflow_kernel.snapshot import (
+    NOTHING_RESTORED,
+    ChainSnapshot,
+    ObjectRef,
+    RestoredChain,
+    SinkToken,
+)
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
 
@@ -142,6 +148,8 @@ class ChainWork:
         self._operators = [self._operator(op, components) for op in plan.operators]
         self._sinks: dict[OutputId, SinkWriter] = {}
         self._epochs: dict[OutputId, EpochSink] = {}
+        self._objects: list[ObjectRef] = []
+        self._tokens: list[SinkToken] = []
         for sink in plan.sinks:
             self._make_sink(sink, components, objects)
         self._lane = ChainLane(plan, self._operators, lambda: clock.moment().now_ms, self._journal)
@@ -180,8 +188,7 @@ class ChainWork:
         `ArkflowError` (D1).
         """
         snapshot = restored.snapshot
-        states = () if snapshot is None else snapshot.states
-        resources = [Resource("state", lambda: self._states.restore(states), self._states.close)]
+        resources = [Resource("state", lambda: self._restore(snapshot), self._states.close)]
         plan, source = self.plan.source, self._source
         if plan is not None and source is not None:
             opening = _opening(plan.operator, SourceError, lambda: source.open(restored.sources))
@@ -197,6 +204,10 @@ class ChainWork:
             publishing = Resource("tokens", lambda: self._publish_restored(restored), _nothing)
             resources.append(publishing)
         self._guard.open(resources)
+
+    def _restore(self, snapshot: ChainSnapshot | None) -> None:
+        if snapshot is not None:
+            self._states.restore(snapshot.states, snapshot.objects)
 
     def _publish_restored(self, restored: RestoredChain) -> None:
         """Every token that the record lists, before any source starts (X1)."""
@@ -285,14 +296,18 @@ class ChainWork:
         return WriteDone(self._clock.moment(), request.token, receipt)
 
     def _upload(self, request: UploadSnapshot) -> SnapshotUploaded | UploadFailed:
-        """State first: an object without a record is only garbage (B6)."""
+        """What is durable already when a part fails is told with the next upload (B6)."""
         try:
             states, objects = self._states.upload(request.epoch)
-            tokens = [t for sink in self._epochs.values() for t in sink.stage(request.epoch)]
+            self._objects += objects
+            for output, sink in self._epochs.items():
+                with _Failing(output, SinkError, "stage"):
+                    self._tokens += sink.stage(request.epoch)
         except StoreError as error:
             return UploadFailed(self._clock.moment(), request.token, error)
-        moment = self._clock.moment()
-        return SnapshotUploaded(moment, request.token, states, tuple(tokens), objects)
+        tokens, self._tokens = tuple(self._tokens), []
+        told, self._objects = tuple(self._objects), []
+        return SnapshotUploaded(self._clock.moment(), request.token, states, tokens, told)
 
     def _publish_tokens(self, request: PublishTokens) -> TokensPublished | PublishFailed:
         try:

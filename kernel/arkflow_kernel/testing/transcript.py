@@ -24,6 +24,7 @@ from arkflow_kernel.protocol import (
 )
 from arkflow_kernel.snapshot import RestoredChain
 
+_ZEROS = frozenset({"published_upto", "number"})
 _HIDDEN = frozenset({"at", "statistics", "counts", "usage", "waits"})
 
 
@@ -57,7 +58,8 @@ class Transcript:
 
 
 def _field(name: str, value: object) -> str:
-    if name == "token" or value is None or value is False or value == ():
+    nothing = value is None or value is False or value == () or (value == 0 and name in _ZEROS)
+    if name == "token" or nothing:
         return ""
     if value is True:
         return name
