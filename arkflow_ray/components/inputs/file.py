@@ -81,13 +81,11 @@ class FileReader:
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:  # noqa: ARG002
         """The next batch of the current file, or the first of the next."""
-        if self._current is None:
-            if not self._waiting:
-                return SourceEnded()
-            self._split, position = self._waiting.pop()
-            self._current = self._open_split(self._store, self._split, position)
+        if self._current is None and not self._waiting:
+            return SourceEnded()
         try:
-            batch = self._current.read()
+            current = self._current or self._opened()
+            batch = current.read()
         except OSError as error:
             raise SourceError(
                 f"input '{self._operator}': cannot read '{self._split}': "
@@ -105,6 +103,11 @@ class FileReader:
     def close(self) -> None:
         """Close the current file."""
         self._close_current()
+
+    def _opened(self) -> SplitReader:
+        self._split, position = self._waiting.pop()
+        self._current = self._open_split(self._store, self._split, position)
+        return self._current
 
     def _close_current(self) -> None:
         if self._current is not None:

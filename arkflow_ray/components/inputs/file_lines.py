@@ -1,4 +1,4 @@
-"""JSON lines of one file as batches, with the byte position after each.
+"""JSON lines of one file as batches, with the byte position after each and a mark of the file.
 
 The file is read in blocks of whole lines, of about two batches each. A line that is longer than
 `max_row_bytes` is skipped chunk by chunk and never held. The end is where the file ends when the
@@ -21,6 +21,7 @@ from arkflow_ray.components.codecs.json_config import fixed_root
 from arkflow_ray.components.codecs.json_text import build_batch
 from arkflow_ray.components.codecs.json_texts import Lines
 from arkflow_ray.components.codecs.json_types import restored_root
+from arkflow_ray.components.inputs.file_marks import FileHead
 from arkflow_ray.components.inputs.file_store import FileStore
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class LineSplit:
         self._file = file
         self._split = split
         self._prefix_bytes = min(PREFIX_BYTES, files.row_bytes_max)
+        self._head = FileHead(file)
         self._at = self._restored_offset(position)
         self._decoder = self._restored_decoder(position)
         self._buffer = bytearray()
@@ -257,7 +259,11 @@ class LineSplit:
         return SourceBatch(
             self._split,
             batch,
-            {"offset": self._at, "schema": self._decoder.form()},
+            {
+                "offset": self._at,
+                "schema": self._decoder.form(),
+                "head": self._head.mark(self._at),
+            },
             origin,
             bad=self._bad_rows(bad, origin) if bad and not skip else None,
             skipped=len(bad) if skip else 0,
@@ -285,6 +291,8 @@ class LineSplit:
             self._file.seek(offset - 1)
             if self._file.read(1) != b"\n" and offset not in (len(_BOM), size):
                 raise self._unusable(f"no line begins at byte {offset} any more")
+        if not self._head.has(str(position.get("head", self._head.mark(0)))):
+            raise self._unusable("it does not begin any more as it did")
         self._file.seek(offset)
         return offset
 

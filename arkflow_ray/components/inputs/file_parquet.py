@@ -1,4 +1,5 @@
-"""Parquet files as batches, types as they are; the position is a row group and a row in it.
+"""Parquet files as batches, types as they are; the position is a row group, a row in it, and a
+mark of the file's footer.
 
 A row group is streamed, not loaded: memory is bounded by pages and a batch. To continue inside a
 row group, its rows before the position are read again and thrown away.
@@ -15,10 +16,14 @@ from arkflow_kernel.errors import SourceError
 from arkflow_kernel.ids import SplitId
 from arkflow_kernel.limits import MIB
 from arkflow_kernel.ports import Position, SourceBatch
+from arkflow_ray.components.inputs.file_marks import tail_mark
 from arkflow_ray.components.inputs.file_store import FileStore
 
 READ_BYTES: Final = MIB
 """What is read of a column at a time."""
+
+_TRAILER_BYTES: Final = 8
+"""Length of the footer and magic bytes, behind the footer."""
 
 
 class ParquetFiles:
@@ -49,6 +54,8 @@ class ParquetSplit:
         self._split = split
         self._parquet = self._opened()
         self._groups: int = self._parquet.metadata.num_row_groups
+        footer = self._parquet.metadata.serialized_size + _TRAILER_BYTES
+        self._mark: str = self._guarded(lambda: tail_mark(file, footer))
         self._group, self._row = self._restored(position)
         self._before = sum(self._rows_in(group) for group in range(self._group))
         self._batches: Iterator[pa.RecordBatch] | None = None
@@ -102,7 +109,7 @@ class ParquetSplit:
         return SourceBatch(
             self._split,
             batch,
-            {"row_group": self._group, "row": self._row},
+            {"row_group": self._group, "row": self._row, "footer": self._mark},
             Origin(self._split, offset=first),
             split_ended=self._group == self._groups,
         )
@@ -116,6 +123,12 @@ class ParquetSplit:
             raise self._failure(
                 f"its position is row {row} of row group {group}, and it has {self._groups} row "
                 "groups now; bring the file back as it was",
+                None,
+            )
+        if position.get("footer", self._mark) != self._mark:
+            raise self._failure(
+                "it is not the file any more that its position is of; bring it back as it was, or "
+                "start the job without its positions",
                 None,
             )
         return group, row

@@ -1,6 +1,7 @@
 """Input `memory`: the messages that stand in the configuration, in order, then the end."""
 
 from collections.abc import Sequence as Seq
+from hashlib import blake2b
 from typing import Annotated, Final
 
 import pyarrow as pa
@@ -40,13 +41,14 @@ class MemoryConfig(ComponentConfig):
 
 
 class MemoryReader:
-    """The position is `{"next": index of the next message}`."""
+    """The position is `{"next": index of the next message, "read": digest of those before it}`."""
 
     def __init__(self, operator: str, messages: list[str], batch_rows: int) -> None:
         self._operator = operator
         self._messages = messages
         self._batch_rows = batch_rows
         self._next = 0
+        self._digest = blake2b(digest_size=8)
 
     @property
     def replay(self) -> ReplayKind:
@@ -59,7 +61,7 @@ class MemoryReader:
         return False
 
     def open(self, restored: Seq[SplitPosition]) -> None:
-        """Continue. SourceError for a position behind the last message."""
+        """Continue. SourceError if the messages before the position are not those it is of."""
         for place in restored:
             index = place.position.get("next")
             if not isinstance(index, int) or not 0 <= index <= len(self._messages):
@@ -68,7 +70,14 @@ class MemoryReader:
                     f"{len(self._messages)}; were `messages` changed? Start the job without its "
                     "positions"
                 )
+            self._take(self._messages[:index])
             self._next = index
+            read = self._digest.hexdigest()
+            if place.position.get("read", read) != read:
+                raise SourceError(
+                    f"input '{self._operator}': the first {index} of `messages` are not those that "
+                    "were read; bring them back, or start the job without its positions"
+                )
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:  # noqa: ARG002
         """The next messages, or the end."""
@@ -77,14 +86,22 @@ class MemoryReader:
         if not taken:
             return SourceEnded()
         self._next += len(taken)
-        values = pa.array([text.encode() for text in taken], pa.binary())
+        values = pa.array(self._take(taken), pa.binary())
         return SourceBatch(
             SPLIT,
             pa.RecordBatch.from_arrays([values], schema=PAYLOAD_SCHEMA),
-            {"next": self._next},
+            {"next": self._next, "read": self._digest.hexdigest()},
             Origin(SPLIT, offset=first),
             split_ended=self._next == len(self._messages),
         )
+
+    def _take(self, texts: list[str]) -> list[bytes]:
+        """Payloads of the texts, which are the next ones of the digest."""
+        payloads = [text.encode() for text in texts]
+        for payload in payloads:
+            self._digest.update(len(payload).to_bytes(8, "big"))
+            self._digest.update(payload)
+        return payloads
 
     def commit(self, positions: Seq[SplitPosition]) -> None:
         """Never called: `commits` is False."""

@@ -51,9 +51,20 @@ class SourceHistory:
                 known += [{"bad": value} for value in batch.bad.column("__value__").to_pylist()]
         return {split: found for split, found in rows.items() if found}
 
-    def positions(self, upto: int) -> list[SplitPosition]:
-        """Where each split continues after the first `upto` batches, through JSON and back."""
-        newest: dict[SplitId, SplitPosition] = {}
+    def apart(self, start: int = 0) -> dict[SplitId, tuple[list[Any], list[Any]]]:
+        """Good and bad rows per split, each in their order: the same however batches are cut."""
+        found: dict[SplitId, tuple[list[Any], list[Any]]] = {}
+        for split, rows in self.rows(start).items():
+            bad = [row for row in rows if row.keys() == {"bad"}]
+            found[split] = ([row for row in rows if row.keys() != {"bad"}], bad)
+        return found
+
+    def positions(self, upto: int, restored: Seq[SplitPosition] = ()) -> list[SplitPosition]:
+        """Where each split continues after the first `upto` batches, through JSON and back.
+
+        `restored`: where the reading began, for the splits that it has not come to.
+        """
+        newest = {position.split: position for position in restored}
         for batch in self.batches[:upto]:
             position = json.loads(json.dumps(dict(batch.position)))
             assert position == dict(batch.position), "a position does not survive JSON"
@@ -62,13 +73,18 @@ class SourceHistory:
 
 
 def check_source_reader(
-    make: Callable[[], SourceReader], *, make_broken: Callable[[], SourceReader] | None = None
+    make: Callable[[], SourceReader],
+    *,
+    make_broken: Callable[[], SourceReader] | None = None,
+    make_otherwise: Callable[[], SourceReader] | None = None,
 ) -> SourceHistory:
-    """A bounded source: reads twice alike, restores at every position, closes whatever happened.
+    """A bounded source: reads twice alike, restores at every position and from there at another,
+    closes whatever happened (B7).
 
-    Every call of `make` gives a new reader of the same data. `make_broken`: one whose `open`
-    raises; it must close all the same. A source of another replay kind than `position` is only
-    read once. Returns what the first reading found.
+    Every call of `make` gives a new reader of the same data, and so does `make_otherwise`, which
+    cuts it into other batches. `make_broken`: one whose `open` raises; it must close all the same.
+    A source of another replay kind than `position` is only read once. Returns what the first
+    reading found.
     """
     history = _read_all(make, [])
     _check_splits(history)
@@ -82,9 +98,27 @@ def check_source_reader(
     count = len(history.batches)
     step = max(1, -(-count // RESTORES_MAX))
     for upto in [*range(0, count, step), count]:
-        again = _read_all(make, history.positions(upto))
-        assert again.rows() == history.rows(upto), f"restored after batch {upto} it reads otherwise"
+        restored = history.positions(upto)
+        again = _read_all(make, restored)
+        same = again.apart() == history.apart(upto)
+        assert same, f"restored after batch {upto} it reads otherwise"
+        _check_twice(make, make_otherwise or make, restored, again)
     return history
+
+
+def _check_twice(
+    make: Callable[[], SourceReader],
+    make_otherwise: Callable[[], SourceReader],
+    restored: Seq[SplitPosition],
+    expected: SourceHistory,
+) -> None:
+    """Another reader goes on from the positions, stops half-way, and the first kind ends it."""
+    other = _read_all(make_otherwise, restored)
+    assert other.apart() == expected.apart(), f"cut otherwise it reads otherwise from {restored}"
+    half = len(other.batches) // 2
+    middle = other.positions(half, restored)
+    rest = _read_all(make, middle)
+    assert rest.apart() == other.apart(half), f"restored twice it reads otherwise from {middle}"
 
 
 def _read_all(make: Callable[[], SourceReader], restored: Seq[SplitPosition]) -> SourceHistory:
