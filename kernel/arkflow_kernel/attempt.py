@@ -1,7 +1,8 @@
 """The chains of one attempt of a job: who is ready, connected, ended, overdue (D1, D2, D4).
 
-A part of `coordinator.py`. It holds facts and finds out what they mean together; what is to be
-done about it is the coordinator's decision.
+A part of `coordinator.py`. It holds facts and finds out what they mean together, and what the
+chains are to know: one control state for all, that only grows (B2). What is to be done is the
+coordinator's decision.
 
 Which failure counts: the first one, but a broken channel only says that its peer failed, so any
 other failure of the same attempt takes its place. What a chain says after the attempt was given up
@@ -14,7 +15,17 @@ from dataclasses import dataclass, field
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError
 from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
 from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
-from arkflow_kernel.protocol import ChainOutcome, OutcomeKind, deadline
+from arkflow_kernel.protocol import (
+    ChainEnded,
+    ChainOutcome,
+    ChainReport,
+    ControlState,
+    Desired,
+    KillChain,
+    OutcomeKind,
+    SendControl,
+    deadline,
+)
 
 
 @dataclass(slots=True)
@@ -40,6 +51,7 @@ class Attempt:
 
     generation: Generation
     chains: dict[ChainId, ChainFacts]
+    control: ControlState
     failure: ArkflowError | None = None
     culprit: ChainId | None = None
     given_up: bool = field(default=False)
@@ -47,7 +59,56 @@ class Attempt:
     @classmethod
     def of(cls, generation: Generation, chains: Iterable[ChainId]) -> "Attempt":
         """A new attempt: nothing is known of its chains."""
-        return cls(generation, {chain: ChainFacts() for chain in chains})
+        facts = {chain: ChainFacts() for chain in chains}
+        return cls(generation, facts, ControlState(generation))
+
+    # --- what chains are to know ---------------------------------------------------------------
+
+    def tell(self, control: ControlState) -> Iterator[SendControl]:
+        """Chains are to know this too; what to send to whom."""
+        self.control = self.control.merged(control)
+        for name, chain in self.alive():
+            if chain.ready:
+                yield SendControl(name, self.control)
+
+    def want(self, desired: Desired) -> Iterator[SendControl]:
+        """What the coordinator wants of all chains; what to send to whom."""
+        return self.tell(ControlState(self.generation, desired))
+
+    def give_up(self, kill_at_ms: MonotonicMs) -> Iterator[SendControl]:
+        """It is to end: its chains are cancelled, and killed if they do not follow (D4)."""
+        self.given_up = True
+        for _, chain in self.alive():
+            if chain.kill_at_ms is None:
+                chain.kill_at_ms = kill_at_ms
+        return self.want(Desired.CANCEL)
+
+    def is_news(self, event: ChainReport | ChainEnded) -> bool:
+        """Whether the chain is of this attempt and has not ended."""
+        chain = self.chains.get(event.chain)
+        return event.generation == self.generation and chain is not None and chain.alive
+
+    def kills(self, now_ms: MonotonicMs, again_ms: MonotonicMs) -> Iterator[KillChain]:
+        """Chains that are to be killed now (D2, D4); one that does not end is killed again."""
+        for name, chain in list(self.silent(now_ms)):
+            seconds = HEARTBEAT_TIMEOUT_MS / 1000
+            text = f"the process of chain '{name}' did not answer for {seconds:.0f} s; it is killed"
+            chain.killed = ActorLostError(text)
+            yield KillChain(name, self.generation)
+        for name, chain in list(self.overdue(now_ms)):
+            chain.kill_at_ms = again_ms
+            yield KillChain(name, self.generation)
+
+    # --- what is known of them -----------------------------------------------------------------
+
+    def connected(self, chain: ChainId, now_ms: MonotonicMs) -> bool:
+        """A chain has its channels. True if it was the last one: all count as heard of now."""
+        self.chains[chain].connected = True
+        if self.given_up or not self.all_connected:
+            return False
+        for facts in self.chains.values():
+            facts.heard_ms = now_ms
+        return True
 
     @property
     def all_ready(self) -> bool:

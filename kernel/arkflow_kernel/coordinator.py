@@ -25,7 +25,7 @@ from typing import Any
 
 from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.envelope import RoundKind
-from arkflow_kernel.errors import ActorLostError, ArkflowError, CorruptObjectError, ProtocolError
+from arkflow_kernel.errors import ArkflowError, CorruptObjectError, ProtocolError
 from arkflow_kernel.ids import (
     FIRST_GENERATION,
     ChainId,
@@ -36,7 +36,6 @@ from arkflow_kernel.ids import (
 from arkflow_kernel.job_facts import JobFacts
 from arkflow_kernel.job_rounds import GARBAGE, JobRounds
 from arkflow_kernel.limits import (
-    HEARTBEAT_TIMEOUT_MS,
     STORY_ENTRIES_MAX,
     TEARDOWN_TIMEOUT_MS,
 )
@@ -51,7 +50,6 @@ from arkflow_kernel.protocol import (
     ChainReport,
     Claimed,
     ConnectChain,
-    ControlState,
     CoordinatorCommand,
     CoordinatorEvent,
     DeployChain,
@@ -60,7 +58,6 @@ from arkflow_kernel.protocol import (
     JobOutcome,
     JobState,
     JobStatus,
-    KillChain,
     LogFailed,
     OutcomeKind,
     RecordAppended,
@@ -103,7 +100,6 @@ class JobCoordinator:
         plan = graph.checkpoint
         self._rounds = None if plan is None else JobRounds(plan, choice)
         self._attempt = Attempt.of(generation, [] if self._rounds else self._chains)
-        self._control = ControlState(generation)
         self._strategy = RestartStrategy(graph.restart)
         self._positions = RestartPositions(graph)
         self._job = JobFacts(started)
@@ -174,7 +170,7 @@ class JobCoordinator:
         if self._rounds is not None:
             self._rounds.validate()
         assert (job.restart_at_ms is not None) <= (job.state is JobState.RESTARTING)
-        assert attempt.generation == self._control.generation
+        assert attempt.generation == attempt.control.generation
 
     # --- events of a deployment ----------------------------------------------------------------
 
@@ -209,7 +205,6 @@ class JobCoordinator:
 
     def _begin_attempt(self, generation: Generation) -> None:
         self._attempt = Attempt.of(generation, self._chains)
-        self._control = ControlState(generation)
         self._asked.clear()
         self._first_token = self._next_token
 
@@ -230,7 +225,7 @@ class JobCoordinator:
         self._attempt.chains[event.chain].ready = True
         self._positions.source_is(event.chain, event.replay, commits=event.commits)
         if self._attempt.given_up:
-            self._commands.append(SendControl(event.chain, self._control))
+            self._commands.append(SendControl(event.chain, self._attempt.control))
         elif self._attempt.all_ready:
             for chain in self._attempt.chains:
                 self._commands.append(ConnectChain(self._ask(chain), chain))
@@ -238,23 +233,20 @@ class JobCoordinator:
     def _on_chain_connected(self, event: ChainConnected) -> None:
         if not self._answered(event.token, event.chain):
             return
-        self._attempt.chains[event.chain].connected = True
-        if self._attempt.given_up or not self._attempt.all_connected:
+        if not self._attempt.connected(event.chain, event.at.now_ms):
             return
-        for chain in self._attempt.chains.values():
-            chain.heard_ms = event.at.now_ms
         self._job.started = True
         stopping = self._job.wanted is not Desired.RUN
         cause = f"all {len(self._attempt.chains)} chains are ready"
         self._job.go(JobState.STOPPING if stopping else JobState.RUNNING, cause, event.at)
         if self._rounds is not None:
             self._rounds.began(event.at.now_ms)
-        self._send_all()
+        self._commands += self._attempt.tell(self._attempt.control)
 
     # --- events of running chains --------------------------------------------------------------
 
     def _on_chain_report(self, event: ChainReport) -> None:
-        if not self._is_news(event):
+        if not self._attempt.is_news(event):
             return
         chain = self._attempt.chains[event.chain]
         if chain.heard_ms is not None:
@@ -264,10 +256,10 @@ class JobCoordinator:
         if self._rounds is not None:
             self._rounds.heard(event)
         if chain.heard_ms is not None or self._attempt.given_up:
-            self._commands.append(SendControl(event.chain, self._control))
+            self._commands.append(SendControl(event.chain, self._attempt.control))
 
     def _on_chain_ended(self, event: ChainEnded) -> None:
-        if not self._is_news(event):
+        if not self._attempt.is_news(event):
             return  # its process went after it had reported its end, or after it was killed
         self._positions.heard(event.chain, event.outcome.frontier, event.at.now_ms)
         self._job.waits.pop(event.chain, None)
@@ -276,25 +268,13 @@ class JobCoordinator:
         if self._attempt.over:
             self._attempt_over(event.at)
 
-    def _is_news(self, event: ChainReport | ChainEnded) -> bool:
-        """Whether the chain is of the running attempt and has not ended."""
-        attempt = self._attempt
-        chain = attempt.chains.get(event.chain)
-        return event.generation == attempt.generation and chain is not None and chain.alive
-
     def _on_tick(self, event: Tick) -> None:
         job = self._job
         if job.restart_at_ms is not None and event.at.now_ms >= job.restart_at_ms:
             self._restart(event.at)
             return
-        for name, chain in list(self._attempt.silent(event.at.now_ms)):
-            seconds = HEARTBEAT_TIMEOUT_MS / 1000
-            text = f"the process of chain '{name}' did not answer for {seconds:.0f} s; it is killed"
-            chain.killed = ActorLostError(text)
-            self._kill(name)
-        for name, chain in list(self._attempt.overdue(event.at.now_ms)):
-            chain.kill_at_ms = MonotonicMs(event.at.now_ms + self._teardown_timeout_ms)
-            self._kill(name)
+        again_ms = MonotonicMs(event.at.now_ms + self._teardown_timeout_ms)
+        self._commands += self._attempt.kills(event.at.now_ms, again_ms)
 
     # --- checkpoints ---------------------------------------------------------------------------
 
@@ -303,10 +283,8 @@ class JobCoordinator:
         if not self._in_order:
             return
         self._commands += rounds.step(self._token(), at.now_ms)
-        known = self._control
-        self._control = known.merged(rounds.control)
-        if self._control != known:
-            self._send_all()
+        if self._attempt.control.merged(rounds.control) != self._attempt.control:
+            self._commands += self._attempt.tell(rounds.control)
         if rounds.failure is not None:
             self._attempt.failed(rounds.failure)
             self._attempt_failed(at)
@@ -353,12 +331,11 @@ class JobCoordinator:
             rounds.stopping(event.savepoint)
         if job.state is JobState.RUNNING:
             job.go(JobState.STOPPING, "a stop was requested", event.at)
-            self._want(job.wanted)
-            self._send_all()
+            self._commands += self._attempt.want(job.wanted)
         elif job.restart_at_ms is not None:
             self._stopped(event.at)
         elif not self._attempt.given_up and job.claiming is None:
-            self._want(job.wanted)
+            self._commands += self._attempt.want(job.wanted)
 
     def _on_cancel_requested(self, event: CancelRequested) -> None:
         job = self._job
@@ -380,13 +357,8 @@ class JobCoordinator:
             self._job.go(JobState.RESTARTING, self._failure_text(), at)
 
     def _give_up(self, at: Moment) -> None:
-        """End the attempt: its chains are cancelled, and killed if they do not follow (D4)."""
-        self._attempt.given_up = True
-        self._want(Desired.CANCEL)
-        for _, chain in self._attempt.alive():
-            if chain.kill_at_ms is None:
-                chain.kill_at_ms = MonotonicMs(at.now_ms + self._teardown_timeout_ms)
-        self._send_all()
+        kill_at_ms = MonotonicMs(at.now_ms + self._teardown_timeout_ms)
+        self._commands += self._attempt.give_up(kill_at_ms)
 
     def _attempt_over(self, at: Moment) -> None:
         error, rounds = self._attempt.failure, self._rounds
@@ -456,17 +428,6 @@ class JobCoordinator:
         attempt = self._attempt
         who = "" if attempt.culprit is None else f"chain '{attempt.culprit}' failed: "
         return f"{who}{attempt.failure}"
-
-    def _want(self, desired: Desired) -> None:
-        self._control = self._control.merged(ControlState(self._attempt.generation, desired))
-
-    def _send_all(self) -> None:
-        for name, chain in self._attempt.alive():
-            if chain.ready:
-                self._commands.append(SendControl(name, self._control))
-
-    def _kill(self, name: ChainId) -> None:
-        self._commands.append(KillChain(name, self._attempt.generation))
 
     def _token(self) -> RequestToken:
         token = RequestToken(self._next_token)

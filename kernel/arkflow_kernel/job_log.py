@@ -146,6 +146,8 @@ class JobLog:
 
     def collect(self) -> None:
         """See `CheckpointLog.collect`. Does nothing before the first claim."""
+        if self._fenced is not None:
+            raise self._fenced
         if self._generation is None:
             return
         slots = self._log.slots()

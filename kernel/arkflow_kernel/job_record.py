@@ -28,7 +28,7 @@ FORMAT_VERSION: Final = 1
 
 _E = TypeVar("_E", bound=Enum)
 _MARK: Final = "job log"
-_PREFIX: Final = b'{"arkflow":"job log",'
+_PREFIX: Final = b'{"arkflow":"job log",'  # the first key in the alphabet of all that are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +209,10 @@ def _checkpoint_json(entry: CheckpointEntry) -> Json:
         "checkpoint_id": record.checkpoint,
         "kind": record.kind.value,
         "savepoint": record.savepoint,
-        "acknowledged_ms": record.phases.acknowledged_ms,
-        "new_bytes": record.phases.new_bytes,
+        "phases": {
+            "acknowledged_ms": record.phases.acknowledged_ms,
+            "new_bytes": record.phases.new_bytes,
+        },
         "total_bytes": entry.total_bytes,
         "chains": [
             {**planned_json(chain), **chain_json(snapshots[chain.chain])}
@@ -255,13 +257,14 @@ def _read_record(fields: Fields) -> CheckpointRecord:
         planned = read_planned(each)
         return read_chain(each, ChainId(planned.chain), planned.tasks)
 
+    phases = fields.mapping("phases")
     return CheckpointRecord(
         generation=Generation(fields.number("generation")),
         checkpoint=CheckpointId(fields.number("checkpoint_id")),
         kind=_member(RoundKind, fields.text("kind")),
         chains=fields.each("chains", chain),
         savepoint=fields.optional_text("savepoint"),
-        phases=CheckpointPhases(fields.number("acknowledged_ms"), fields.number("new_bytes")),
+        phases=CheckpointPhases(phases.number("acknowledged_ms"), phases.number("new_bytes")),
     )
 
 

@@ -760,7 +760,6 @@ class CheckpointStatus:
     cost; `restored` says what the running attempt began from, None for nothing. `under_way` is the
     round that is open, `missing` the chains that have not answered it. `failures` counts failed
     rounds in a row, `error` says why the last one failed. `savepoints`: URL by name, or the error.
-    `notes` are those of the newest claim.
     """
 
     last: CheckpointId = NO_CHECKPOINT
@@ -772,7 +771,6 @@ class CheckpointStatus:
     failures: int = 0
     error: str | None = None
     savepoints: Mapping[str, str | ArkflowError] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

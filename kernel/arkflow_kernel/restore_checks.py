@@ -132,7 +132,7 @@ class _Checks:
                     lost[lane.sink] += "more; its rows that are not published yet"
         for what in lost.values():
             if self._allow_dropped:
-                self.notes.append(f"{what} were dropped, as --allow-dropped-state says")
+                self.notes.append(f"{what}: dropped, as --allow-dropped-state says")
             else:
                 self.refusals.append(
                     f"{what} would be lost: put it back under the same id, or start with "

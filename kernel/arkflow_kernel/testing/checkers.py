@@ -96,17 +96,17 @@ def _check_owners(outlet: OutletPlan, parts: list[list[int]]) -> None:
 
 def check_held(task: ChainTask, item_bytes: dict[int, int], statistics: ChainStatistics) -> None:
     """`held_bytes` is what the machine really holds, taken from its parts."""
-    held = sum(read.batch.nbytes for read, _ in task._source._ahead)
-    for item in task._items._items:
+    held = sum(read.batch.nbytes for read, _ in task._flow.source._ahead)
+    for item in task._flow.items._items:
         held += item_bytes[item.token]
         if item.slice is not None:
             held += sum(piece.size_bytes for piece in item.slice.pieces[item.taken :])
-    for lane in task._outputs._all.values():
+    for lane in task._flow.outputs._all.values():
         if isinstance(lane, Outbox):
             held += sum(getattr(envelope, "size_bytes", 0) for envelope in lane._queue)
             held += lane._open.size if lane._open else 0
         else:
-            held += sum(queued.size_bytes for queued in lane._queue)
+            held += sum(getattr(queued, "size_bytes", 0) for queued in lane._queue)
             held += lane._writing_bytes if hasattr(lane._outstanding, "batch") else 0
     if held != statistics.held_bytes:
         raise ViolationError(f"held_bytes is {statistics.held_bytes}, really {held}")

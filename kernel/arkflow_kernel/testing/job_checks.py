@@ -4,7 +4,7 @@ from collections import Counter
 
 from arkflow_kernel.errors import ArkflowError, ProcessingError
 from arkflow_kernel.ids import ChainId, Generation
-from arkflow_kernel.plan import ExecutionGraph, Mode
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
     ChainEnded,
@@ -19,7 +19,7 @@ class RestartCheck:
     """Restarts as the plan of the job allows them (D3), counted anew."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
-        self._plan, self._keeps_state = graph.restart, graph.mode is Mode.CHECKPOINT
+        self._plan = graph.restart
         self._in_a_row = 0
         self._failed_ms: int | None = None
         self._failures: Counter[str] = Counter()
@@ -37,7 +37,7 @@ class RestartCheck:
     def restarted(self, now_ms: int) -> None:
         """Another attempt begins."""
         plan, rank = self._plan, self._in_a_row
-        if plan.strategy == "none" or (self._keeps_state and self.started):
+        if plan.strategy == "none":
             raise ViolationError("restarted a job that must not be restarted")
         if plan.max_attempts is not None and rank > plan.max_attempts:
             raise ViolationError(f"restart {rank} in a row, {plan.max_attempts} are allowed")
@@ -54,7 +54,6 @@ class RestartCheck:
         plan = self._plan
         return (
             plan.strategy == "none"
-            or (self._keeps_state and self.started)
             or not self.started
             or (plan.max_attempts is not None and self._in_a_row > plan.max_attempts)
             or max(self._failures.values(), default=0) >= 3

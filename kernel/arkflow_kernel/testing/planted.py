@@ -7,14 +7,16 @@ know nothing of them. `planted_channels.py` and `planted_jobs.py` have more.
 from collections.abc import Sequence as Seq
 from typing import Any
 
+from arkflow_kernel.chain_flow import ChainFlow
 from arkflow_kernel.commit import CommitFrontier, SettlementQueue, SourceCommits
 from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence, SplitId
 from arkflow_kernel.item_queue import BatchRef, Item, ItemQueue
 from arkflow_kernel.lane import LaneSchedule
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Position, ReadResult, SourceBatch, SplitPosition, WriteReceipt
-from arkflow_kernel.protocol import FlushSink, ItemDone, RollSink, SourceRead, Submit, Write
+from arkflow_kernel.protocol import ItemDone, SourceRead, Submit, Write, WriteRequest
 from arkflow_kernel.read_lane import ReadLane
+from arkflow_kernel.snapshot import Epoch
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.write_lane import WriteLane
 
@@ -31,6 +33,10 @@ class PlantedTask(ChainTask):
         super().__init__(plan, *rest, **named)
         for name, kind in self.parts:
             swap(self, name, kind)
+        for event, handler in self._handlers.items():  # bound before its part was swapped
+            part = getattr(handler, "__self__", None)
+            if part is not None:
+                self._handlers[event] = getattr(part, handler.__name__)
 
 
 def swap(owner: Any, path: str, kind: type[Any]) -> None:
@@ -48,17 +54,21 @@ def swap(owner: Any, path: str, kind: type[Any]) -> None:
 # --- settlement and frontier -------------------------------------------------------------------
 
 
-class SettlesInCompletionOrder(ChainTask):
-    """A batch counts as processed when its answer arrives, not when its results have left."""
-
-    def _on_item_done(self, event: ItemDone) -> None:
-        item = self._items._by_token[event.token]
-        super()._on_item_done(event)
+class _HastyFlow(ChainFlow):
+    def item_done(self, event: ItemDone) -> None:
+        item = self.items._by_token[event.token]
+        super().item_done(event)
         if not event.more and item.batch is not None:
             super()._processed(item.batch)
 
     def _processed(self, batch: BatchRef) -> None:
         pass
+
+
+class SettlesInCompletionOrder(PlantedTask):
+    """A batch counts as processed when its answer arrives, not when its results have left."""
+
+    parts = (("_flow", _HastyFlow),)
 
 
 class _LeapingFrontier(CommitFrontier):
@@ -76,20 +86,26 @@ class _LeapingCommits(SourceCommits):
 class ExposesPastAGap(PlantedTask):
     """The frontier takes a batch for settled because the one before it is."""
 
-    parts = (("_commits", _LeapingCommits),)
+    parts = (("_flow.commits", _LeapingCommits),)
 
 
-class CommitsReadAhead(ChainTask):
+class _AheadFlow(ChainFlow):
+    def read(self, event: SourceRead) -> None:
+        super().read(event)
+        if isinstance(event.result, SourceBatch) and isinstance(self.commits, SourceCommits):
+            read = event.result
+            self.commits._restored[read.split] = SplitPosition(read.split, read.position)
+
+
+class CommitsReadAhead(PlantedTask):
     """The frontier follows what was read instead of what is settled."""
 
-    def _on_source_read(self, event: SourceRead) -> None:
-        super()._on_source_read(event)
-        if isinstance(event.result, SourceBatch):
-            read = event.result
-            self._commits._restored[read.split] = SplitPosition(read.split, read.position)
+    parts = (("_flow", _AheadFlow),)
 
     def frontier(self) -> tuple[SplitPosition, ...]:
-        return tuple(self._commits._restored.values())
+        commits = self._flow.commits
+        assert isinstance(commits, SourceCommits)
+        return tuple(commits._restored.values())
 
 
 class _HastyCommits(SourceCommits):
@@ -101,15 +117,19 @@ class _HastyCommits(SourceCommits):
 class CommitsAfterTheEnd(PlantedTask):
     """The chain ends without waiting for its source to hear of the last settled batch."""
 
-    parts = (("_commits", _HastyCommits),)
+    parts = (("_flow.commits", _HastyCommits),)
 
 
-class LosesBatchesWithoutRows(ChainTask):
-    """A batch that leads to no row is forgotten instead of settled."""
-
+class _RowsFlow(ChainFlow):
     def _processed(self, batch: BatchRef) -> None:
         if batch.rows:
             super()._processed(batch)
+
+
+class LosesBatchesWithoutRows(PlantedTask):
+    """A batch that leads to no row is forgotten instead of settled."""
+
+    parts = (("_flow", _RowsFlow),)
 
 
 class _EasySettlement(SettlementQueue):
@@ -120,7 +140,7 @@ class _EasySettlement(SettlementQueue):
 class SettledByOneOfSeveral(PlantedTask):
     """A batch that went to several outputs is settled when one of them has settled it (F5)."""
 
-    parts = (("_settlement", _EasySettlement),)
+    parts = (("_flow.settlement", _EasySettlement),)
 
 
 # --- order of items ----------------------------------------------------------------------------
@@ -137,18 +157,19 @@ class _ImpatientQueue(ItemQueue):
 class PublishesInCompletionOrder(PlantedTask):
     """The second item's slice leaves before the first item has answered."""
 
-    parts = (("_items", _ImpatientQueue),)
+    parts = (("_flow.items", _ImpatientQueue),)
 
 
 class _ForgetfulQueue(ItemQueue):
-    def __len__(self) -> int:
-        return 0 if self._items and self._items[-1].batch is None else len(self._items)
+    @property
+    def idle(self) -> bool:
+        return not self._items or self._items[-1].batch is None
 
 
 class FinishesBeforeAllItems(PlantedTask):
     """The outputs are flushed as soon as the finish item is submitted."""
 
-    parts = (("_items", _ForgetfulQueue),)
+    parts = (("_flow.items", _ForgetfulQueue),)
 
 
 class StartsBeforeTheLastSlice(LaneSchedule):
@@ -172,33 +193,34 @@ class FinishOvertakesBatches(LaneSchedule):
 class _HastySink(WriteLane):
     def next_request(
         self, token: RequestToken, now_ms: MonotonicMs
-    ) -> Write | RollSink | FlushSink | None:
+    ) -> WriteRequest | None:
         request = super().next_request(token, now_ms)
         if isinstance(request, Write):
             self._confirmed = request.sequence
         return request
 
-    def answered(self, receipt: WriteReceipt, now_ms: MonotonicMs) -> None:
-        super().answered(WriteReceipt(self._written, receipt.roll_at_ms), now_ms)
+    def answered(self, receipt: WriteReceipt, now_ms: MonotonicMs) -> Epoch | None:
+        return super().answered(WriteReceipt(self._written, receipt.roll_at_ms), now_ms)
 
 
 class ConfirmsAtWrite(PlantedTask):
     """A write counts as confirmed once it is ordered, not once the receipt says so."""
 
-    parts = (("_outputs._sinks", _HastySink),)
+    parts = (("_flow.outputs._sinks", _HastySink),)
 
 
 class _FlushlessSink(WriteLane):
-    def answered(self, receipt: WriteReceipt, now_ms: MonotonicMs) -> None:
-        super().answered(receipt, now_ms)
+    def answered(self, receipt: WriteReceipt, now_ms: MonotonicMs) -> Epoch | None:
+        epoch = super().answered(receipt, now_ms)
         if self._flushing:
             self._confirmed = self._given
+        return epoch
 
 
 class EndsBeforeTheFlush(PlantedTask):
     """Any answer while flushing counts as the flush's."""
 
-    parts = (("_outputs._sinks", _FlushlessSink),)
+    parts = (("_flow.outputs._sinks", _FlushlessSink),)
 
 
 class _RoomySink(WriteLane):
@@ -210,7 +232,7 @@ class _RoomySink(WriteLane):
 class IgnoresTheWriteBound(PlantedTask):
     """A slow sink is handed everything."""
 
-    parts = (("_outputs._sinks", _RoomySink),)
+    parts = (("_flow.outputs._sinks", _RoomySink),)
 
 
 # --- source ------------------------------------------------------------------------------------
@@ -229,7 +251,7 @@ class _GreedySource(ReadLane):
 class KeepsReadAheadAtStop(PlantedTask):
     """What was read ahead stays behind when the job stops, and is submitted all the same."""
 
-    parts = (("_source", _GreedySource),)
+    parts = (("_flow.source", _GreedySource),)
 
 
 class _SharedSequences(ReadLane):
@@ -244,7 +266,7 @@ class _SharedSequences(ReadLane):
 class CountsSplitsTogether(PlantedTask):
     """One sequence for all splits of a source."""
 
-    parts = (("_source", _SharedSequences),)
+    parts = (("_flow.source", _SharedSequences),)
 
 
 CHAIN_BUGS: tuple[type[Any], ...] = (

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from arkflow_kernel.chain_flow import ChainFlow
 from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.channel import CreditLedger, SequenceCheck
 from arkflow_kernel.envelope import Data, EndOfStream, Envelope, Reset
@@ -24,17 +25,21 @@ class _EagerInlet(Inlet):
 class GrantsAtDelivery(PlantedTask):
     """Credit goes back when an envelope is taken off its queue, not when its item is done."""
 
-    parts = (("_inlets._inlets", _EagerInlet),)
+    parts = (("_flow.inlets._inlets", _EagerInlet),)
 
 
-class GrantsAtTheFirstSlice(ChainTask):
+class _HastyFlow(ChainFlow):
+    def item_done(self, event: ItemDone) -> None:
+        item = self.items._by_token[event.token]
+        super().item_done(event)
+        if item.batch is not None and item is self.items.head():
+            self.inlets.taken(item.batch.stream, item.batch.sequence)
+
+
+class GrantsAtTheFirstSlice(PlantedTask):
     """Credit goes back with an item's first answer, though slices of it are in the lane."""
 
-    def _on_item_done(self, event: ItemDone) -> None:
-        item = self._items._by_token[event.token]
-        super()._on_item_done(event)
-        if item.batch is not None and item is self._items.head():
-            self._inlets.taken(item.batch.stream, item.batch.sequence)
+    parts = (("_flow", _HastyFlow),)
 
 
 class _EndlessCredit(CreditLedger):
@@ -49,7 +54,7 @@ class _EndlessCredit(CreditLedger):
 class IgnoresCredit(PlantedTask):
     """An outbox sends whatever it has."""
 
-    parts = (("_outputs._outboxes._ledger", _EndlessCredit),)
+    parts = (("_flow.outputs._outboxes._ledger", _EndlessCredit),)
 
 
 class _BytelessCredit(CreditLedger):
@@ -64,7 +69,7 @@ class _BytelessCredit(CreditLedger):
 class IgnoresBytes(PlantedTask):
     """Credit counts envelopes and forgets their bytes."""
 
-    parts = (("_outputs._outboxes._ledger", _BytelessCredit),)
+    parts = (("_flow.outputs._outboxes._ledger", _BytelessCredit),)
 
 
 class _LateCredit(Outbox):
@@ -76,14 +81,14 @@ class _LateCredit(Outbox):
 class CreditBySettlement(PlantedTask):
     """A sender waits until its envelopes are settled, where taken is enough."""
 
-    parts = (("_outputs._outboxes", _LateCredit),)
+    parts = (("_flow.outputs._outboxes", _LateCredit),)
 
 
 class TakesWithoutRoom(ChainTask):
     """An envelope may be delivered though the lane has no room."""
 
     def takes(self, channel: ChannelId) -> bool:
-        return self._inlets.takes(channel)
+        return self._flow.inlets.takes(channel)
 
 
 class _OneByOne(Inlets):
@@ -95,7 +100,7 @@ class _OneByOne(Inlets):
 class StarvesInputs(PlantedTask):
     """One input after the other is taken, each to its end."""
 
-    parts = (("_inlets", _OneByOne),)
+    parts = (("_flow.inlets", _OneByOne),)
 
 
 # --- order and ends ----------------------------------------------------------------------------
@@ -111,7 +116,7 @@ class _ShufflingOutbox(Outbox):
 class CoalescesBackwards(PlantedTask):
     """Small pieces are joined in the wrong order."""
 
-    parts = (("_outputs._outboxes", _ShufflingOutbox),)
+    parts = (("_flow.outputs._outboxes", _ShufflingOutbox),)
 
 
 class _HastyOutbox(Outbox):
@@ -125,7 +130,7 @@ class _HastyOutbox(Outbox):
 class EndOvertakesTheBuffer(PlantedTask):
     """The end of a stream overtakes the rows that wait for company (W11)."""
 
-    parts = (("_outputs._outboxes", _HastyOutbox),)
+    parts = (("_flow.outputs._outboxes", _HastyOutbox),)
 
 
 class _ForgetfulOutbox(Outbox):
@@ -138,7 +143,7 @@ class _ForgetfulOutbox(Outbox):
 class LosesACoalescedPiece(PlantedTask):
     """Of several small pieces, the last is lost."""
 
-    parts = (("_outputs._outboxes", _ForgetfulOutbox),)
+    parts = (("_flow.outputs._outboxes", _ForgetfulOutbox),)
 
 
 class _RunOn(Inlets):
@@ -150,15 +155,20 @@ class _RunOn(Inlets):
 class FinishesAtAStop(PlantedTask):
     """A stop reaches the chains behind as if the data had ended: operators are finished (D5)."""
 
-    parts = (("_inlets", _RunOn),)
+    parts = (("_flow.inlets", _RunOn),)
 
 
-class EndsWithItsInputs(ChainTask):
+class _BlindFlow(ChainFlow):
+    @property
+    def settled(self) -> bool:
+        sinks = all(sink.settled for sink in self.outputs._sinks.values())
+        return sinks and not any(box._queue for box in self.outputs._outboxes.values())
+
+
+class EndsWithItsInputs(PlantedTask):
     """The end of the stream is sent, so the chain is done: nobody waits for what lies behind."""
 
-    def _all_settled(self) -> bool:
-        sinks = all(sink.settled for sink in self._outputs._sinks.values())
-        return sinks and not any(box._queue for box in self._outputs._outboxes.values())
+    parts = (("_flow", _BlindFlow),)
 
 
 # --- settlement --------------------------------------------------------------------------------
@@ -173,7 +183,7 @@ class _TrustingOutbox(Outbox):
 class TakenIsSettled(PlantedTask):
     """What the peer has taken counts as settled."""
 
-    parts = (("_outputs._outboxes", _TrustingOutbox),)
+    parts = (("_flow.outputs._outboxes", _TrustingOutbox),)
 
 
 class _EarlyOutbox(Outbox):
@@ -185,7 +195,7 @@ class _EarlyOutbox(Outbox):
 class ForgetsTheOpenEnvelope(PlantedTask):
     """A batch that waits for company is settled with the envelope before it."""
 
-    parts = (("_outputs._outboxes", _EarlyOutbox),)
+    parts = (("_flow.outputs._outboxes", _EarlyOutbox),)
 
 
 # --- generations and gaps ----------------------------------------------------------------------
@@ -202,7 +212,7 @@ class _WelcomingCheck(SequenceCheck):
 class AcceptsOldGenerations(PlantedTask):
     """Any reset starts a channel, also one of the generation before (E1)."""
 
-    parts = (("_inlets._inlets._check", _WelcomingCheck),)
+    parts = (("_flow.inlets._inlets._check", _WelcomingCheck),)
 
 
 class _CarelessCheck(SequenceCheck):
@@ -215,7 +225,7 @@ class _CarelessCheck(SequenceCheck):
 class AcceptsGaps(PlantedTask):
     """A batch with any number is taken (E6)."""
 
-    parts = (("_inlets._inlets._check", _CarelessCheck),)
+    parts = (("_flow.inlets._inlets._check", _CarelessCheck),)
 
 
 # --- outlets -----------------------------------------------------------------------------------

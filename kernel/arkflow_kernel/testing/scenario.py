@@ -4,18 +4,19 @@ Data drawn from dice, nothing else. The plan is made by the real planner from a 
 Sizes are small: faults hide in orders, not in volumes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
 from arkflow_kernel.graph import build_graph
 from arkflow_kernel.ids import ChainId, OperatorId
 from arkflow_kernel.job import JobSpec
-from arkflow_kernel.plan import ChainPlan, ExecutionGraph, Mode
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.stream_compiler import WORKERS_KEY
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.sim_order import Head, Path, paths
 from arkflow_kernel.testing.sim_parts import OperatorScript, SinkScript, SourceScript
+from arkflow_kernel.testing.sim_rows import FINISH_SPLITS, SPLIT_ROWS
 
 CHAINS_MAX: Final = 9
 """Subtasks of chains in one job: more only make every seed longer."""
@@ -52,6 +53,14 @@ class Scenario:
         """How many rows each split has."""
         return {s: script.rows(s) for script in self.sources.values() for s in script.sizes}
 
+    def finish_rows(self, chain: ChainId, operator: OperatorId) -> list[int]:
+        """The rows that an operator of a chain yields when it is finished."""
+        chains = [plan.chain for plan in self.graph.chains]
+        plan = self.graph.chain(chain)
+        place = [op.operator for op in plan.operators].index(operator)
+        first = (FINISH_SPLITS + chains.index(chain)) * SPLIT_ROWS + place * 1_000
+        return list(range(first, first + self.operators[operator].at_finish))
+
     def source_of(self) -> dict[int, Head]:
         """By split, the chain that reads it."""
         return {
@@ -63,16 +72,26 @@ class Scenario:
 
 def draw_scenario(dice: Dice) -> Scenario:
     """Everything that is decided before the first step."""
+    graph = draw_graph(dice, DrawnJob)
+    action = dice.pick([UserAction.NOTHING] * 5 + [UserAction.STOP] * 2 + [UserAction.CANCEL])
+    return with_parts(dice, graph, action)
+
+
+def draw_graph(dice: Dice, kind: "type[DrawnJob]") -> ExecutionGraph:
+    """The plan of a job that is small enough."""
     while True:
-        graph = build_graph(JobSpec.model_validate(_Drawn(dice).job()))
+        graph = build_graph(JobSpec.model_validate(kind(dice).job()))
         channels = sum(len(plan.inputs) for plan in graph.chains)
         if len(graph.chains) <= CHAINS_MAX and channels <= CHANNELS_MAX:
-            break
-    if dice.one_in(8):
-        graph = replace(graph, mode=Mode.CHECKPOINT)
+            return graph
+
+
+def with_parts(
+    dice: Dice, graph: ExecutionGraph, action: UserAction, envelopes: int = ENVELOPES
+) -> Scenario:
+    """A planned job, and what its parts do."""
     hopping = sum(1 + len(plan.channels) for plan in graph.chains)
-    batches = max(3, ENVELOPES // hopping)
-    action = dice.pick([UserAction.NOTHING] * 5 + [UserAction.STOP] * 2 + [UserAction.CANCEL])
+    batches = max(3, envelopes // hopping)
     return Scenario(
         graph,
         _draw_sources(dice, graph, batches),
@@ -86,8 +105,10 @@ def draw_scenario(dice: Dice) -> Scenario:
     )
 
 
-class _Drawn:
-    """A job's operators and edges, drawn in the order of the rows."""
+class DrawnJob:
+    """A job's operators and edges, drawn in the order of the rows. `MAPS`: how many maps."""
+
+    MAPS = (0, 1, 2, 2, 3)
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
@@ -99,7 +120,7 @@ class _Drawn:
         dice = self._dice
         sources = [self._operator("source", i) for i in range(dice.pick([1, 1, 2]))]
         open_ends = [op["id"] for op in self._operators]
-        for i in range(dice.pick([0, 1, 2, 2, 3])):
+        for i in range(dice.pick(self.MAPS)):
             # The newest come first: depth is more often found than width.
             ways = dice.pick([1, 1, 1, 2])
             before = [op["id"] for op in self._operators]
@@ -153,11 +174,14 @@ class _Drawn:
             "time": {"mode": "processing_time"},
         }
 
-    def _edge(self, above: str, below: str) -> None:
+    def _edge_kinds(self, above: str, below: str) -> list[str]:
         kinds = ["partitioned", "partitioned", "broadcast", "rebalance"]
         if self._parallelism(below) in (1, self._parallelism(above)):
             kinds += ["forward"] * 4
-        kind = self._dice.pick(kinds)
+        return kinds
+
+    def _edge(self, above: str, below: str) -> None:
+        kind = self._dice.pick(self._edge_kinds(above, below))
         edge = {"id": f"e{len(self._edges)}", "from": above, "to": below}
         how = {"partitioned": True} if kind == "partitioned" else {"type": kind}
         self._edges.append({**edge, **how})
@@ -176,7 +200,10 @@ class _Drawn:
         return name
 
     def _parallelism(self, name: str) -> int:
-        return next(int(op["parallelism"]) for op in self._operators if op["id"] == name)
+        return int(self._spec(name)["parallelism"])
+
+    def _spec(self, name: str) -> dict[str, Any]:
+        return next(op for op in self._operators if op["id"] == name)
 
 
 def _draw_restart(dice: Dice) -> dict[str, Any]:
@@ -237,4 +264,4 @@ def _draw_sink(dice: Dice) -> SinkScript:
     )
 
 
-__all__ = ["Scenario", "UserAction", "draw_scenario"]
+__all__ = ["DrawnJob", "Scenario", "UserAction", "draw_graph", "draw_scenario", "with_parts"]

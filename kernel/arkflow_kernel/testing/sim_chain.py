@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from arkflow_kernel.chain_work import ChainWork, lane_of
+from arkflow_kernel.commit import SourceCuts
 from arkflow_kernel.envelope import Data, EndOfStream, Envelope
 from arkflow_kernel.errors import ArkflowError, ChannelError, ProcessingError
 from arkflow_kernel.ids import Generation, RequestToken, SplitId
@@ -34,6 +35,7 @@ from arkflow_kernel.protocol import (
     ItemDone,
     NextSlice,
     OutcomeKind,
+    ReportSoon,
     Request,
     RequestFailed,
     RunItem,
@@ -41,6 +43,7 @@ from arkflow_kernel.protocol import (
     Tick,
     Write,
 )
+from arkflow_kernel.snapshot import RestoredChain
 from arkflow_kernel.task import ChainTask, Phase
 from arkflow_kernel.testing.checkers import check_conservation, check_held
 from arkflow_kernel.testing.lineage import ViolationError
@@ -77,15 +80,14 @@ class SimChain:
         self,
         plan: ChainPlan,
         generation: Generation,
-        restored: tuple[SplitPosition, ...],
+        restored: RestoredChain,
         world: World,
         inputs: list[SimChannel],
         outputs: list[SimChannel],
     ) -> None:
         self.plan, self.generation, self._world = plan, generation, world
-        self._clock, self._parts = world.clock, SimComponents(plan, world)
-        self.work: ChainWork = world.machines.work(plan, self._parts, world.clock)
-        self.work.open(restored)
+        self._clock, self._parts = world.clock, self._made_parts()
+        self.work = self._made_work(restored)
         self.task: ChainTask = world.machines.task(
             plan, generation, commits=self.work.commits, restored=restored
         )
@@ -98,6 +100,7 @@ class SimChain:
         self.gone = False
         self.hung = False
         self.fail_next: Callable[[Request], ArkflowError] | None = None
+        self.report_soon = False
         self.reported_ms: int = world.clock.moment().now_ms
         self._queues: dict[object, tuple[str, int, deque[Request]]] = {}
         self._schedule: Schedule = world.machines.schedule(plan.workers)
@@ -107,6 +110,14 @@ class SimChain:
         self._error_channels = self._side_channels()
         self._ordered = world.order.ordered(plan.chain)
         self.due_ms: int | None = None
+
+    def _made_parts(self) -> SimComponents:
+        return SimComponents(self.plan, self._world)
+
+    def _made_work(self, restored: RestoredChain) -> ChainWork:
+        work: ChainWork = self._world.machines.work(self.plan, self._parts, self._clock)
+        work.open(restored)
+        return work
 
     def _side_channels(self) -> set[str]:
         outlets = (o for o in self.plan.outlets if o.output == self.plan.error_output)
@@ -200,7 +211,7 @@ class SimChain:
             envelope = envelope.joined()
         fits = channel.delivered(envelope)
         if isinstance(envelope, Data) and fits:
-            self._items.arrives(channel.id, envelope, self.task._outstanding.token())
+            self._items.arrives(channel.id, envelope, self.task._flow.outstanding.token())
         if isinstance(envelope, EndOfStream):
             self._stopped_input |= envelope.stopped
         self._handle(Deliver(self._clock.moment(), channel.id, envelope))
@@ -211,10 +222,14 @@ class SimChain:
     def _check_fair(self, taken: SimChannel) -> None:
         """No input is kept waiting while another one is taken (T1)."""
         for channel in self.inputs:
-            ended = self.task._inlets._inlets[channel.id].ended
+            ended = self.task._flow.inlets._inlets[channel.id].ended
             waits = channel is not taken and channel.queue and not ended
-            if waits and not self.task.takes(channel.id):
+            if waits and not self._paused(channel) and not self.task.takes(channel.id):
                 raise ViolationError(f"{channel.id} starves beside {taken.id} (T1)")
+
+    def _paused(self, channel: SimChannel) -> bool:
+        """Whether an input waits for the barriers of others."""
+        return self.task._flow.rounds.paused(channel.id)
 
     def _handle(self, event: ChainEvent) -> None:
         late = self.outcome is not None
@@ -240,8 +255,10 @@ class SimChain:
             case Emit():
                 self._emit(command)
             case GrantCredit():
-                self._items.check_grant(command, self.task._outputs.rows_to.values())
+                self._items.check_grant(command, self.task._flow.outputs.rows_to.values())
                 self._inputs_by_id[command.channel].grants.append(command)
+            case ReportSoon():
+                self.report_soon = True
             case EndChain():
                 self.outcome = command.outcome
                 self._queues.clear()
@@ -262,9 +279,15 @@ class SimChain:
         item, upto = command.item, None
         if isinstance(item, RunItem) and self.plan.source is not None:
             assert item.origin.source is not None
-            frontier = self.task._commits._frontiers[SplitId(item.origin.source)]
-            upto = frontier._pairs[-1][1]
+            upto = self._read_upto(SplitId(item.origin.source))
         self._items.submitted(command, upto)
+
+    def _read_upto(self, split: SplitId) -> SplitPosition:
+        """Where a split continues behind what the machine has submitted."""
+        commits = self.task._flow.commits
+        if isinstance(commits, SourceCuts):
+            return commits._read[split]
+        return commits._frontiers[split]._pairs[-1][1]
 
     def _emit(self, command: Emit) -> None:
         channel, envelope = self.outputs[command.channel], command.envelope

@@ -1,5 +1,8 @@
 """A `ComponentFactory` over the scripts of a simulated job, for one chain."""
 
+from collections.abc import Callable
+
+from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import Operator, SinkWriter, SourceReader
 from arkflow_kernel.testing.sim_parts import SimOperator, SimSink, SimSource
@@ -29,18 +32,19 @@ class SimComponents:
         self.operators.append(made)
         return made
 
-    def sink(self, plan: SinkPlan) -> SinkWriter:
-        """The sink as drawn. The error sink is told rows of several operators, in no order."""
-        world, place = self._world, f"{plan.operator}@{self._plan.chain}"
-        order = world.order
+    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+        """The sink as drawn."""
+        del staging
+        script = self._world.scenario.sinks[plan.operator]
+        return SimSink(script, self._on_write(plan), self._world.lineage.done)
+
+    def _on_write(self, plan: SinkPlan) -> Callable[[list[int]], None]:
+        """Looks at the order of rows. The error sink is told those of several operators, in none."""
+        order, place = self._world.order, f"{plan.operator}@{self._plan.chain}"
         unordered: frozenset[int] = frozenset()
         ordered = order.ordered(self._plan.chain)
         ordered = unordered if plan.output == self._plan.error_output else ordered
-        return SimSink(
-            world.scenario.sinks[plan.operator],
-            lambda rows: order.passed(place, ordered, rows),
-            world.lineage.done,
-        )
+        return lambda rows: order.passed(place, ordered, rows)
 
 
 __all__ = ["SimComponents"]

@@ -8,7 +8,15 @@ from arkflow_kernel.envelope import Data
 from arkflow_kernel.ids import ChannelId, OutputId, RequestToken, Sequence
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import SplitPosition
-from arkflow_kernel.protocol import FinishItem, GrantCredit, ItemDone, NextSlice, RunItem, Submit
+from arkflow_kernel.protocol import (
+    FinishItem,
+    GrantCredit,
+    ItemDone,
+    NextSlice,
+    RunItem,
+    SealItem,
+    Submit,
+)
 from arkflow_kernel.testing.lineage import ViolationError, place_in
 from arkflow_kernel.testing.sim_rows import rows_of, split_number
 from arkflow_kernel.testing.sim_world import World
@@ -50,6 +58,8 @@ class SimItems:
         if isinstance(item, FinishItem):
             rows, size = self._world.all_finish_rows(self._plan), 0
             lineage.started(rows)
+        elif isinstance(item, SealItem):
+            rows, size = [], 0
         elif read_upto is not None:
             rows, size = _rows_of_item(item), item.batch.nbytes
             lineage.submitted(rows, split_number(read_upto.split), place_in(read_upto))

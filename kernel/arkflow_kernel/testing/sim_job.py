@@ -6,7 +6,7 @@ the coordinator what it hears, of each chain in order.
 
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError, SourceError
-from arkflow_kernel.ids import FIRST_GENERATION, ChainId, ChannelId, Generation, MonotonicMs
+from arkflow_kernel.ids import ChainId, ChannelId, Generation, MonotonicMs
 from arkflow_kernel.plan import ChannelPlan
 from arkflow_kernel.protocol import (
     Begin,
@@ -58,7 +58,7 @@ class SimJob:
         self._notices: list[SimChain] = []
         self._inbox: list[CoordinatorEvent] = []
         self._generation = Generation(0)
-        self._check = JobCheck(graph)
+        self._check = self._made_check()
         self.fail_deployment = False
         self.fail_connect = False
         self.faulty = False
@@ -66,8 +66,15 @@ class SimJob:
         self.outcome: JobOutcome | None = None
         self._due_ms: MonotonicMs | None = None
         self._actors: list[SimChain | str] = list(_ALWAYS)
-        self._coordinator: JobCoordinator = world.machines.coordinator(graph, FIRST_GENERATION)
+        self._coordinator = self._made_coordinator()
         self._coordinate(Begin(self._clock.moment()))
+
+    def _made_check(self) -> JobCheck:
+        return JobCheck(self.world.scenario.graph)
+
+    def _made_coordinator(self) -> JobCoordinator:
+        made: JobCoordinator = self.world.machines.coordinator(self.world.scenario.graph)
+        return made
 
     # --- the user ------------------------------------------------------------------------------
 
@@ -181,22 +188,27 @@ class SimJob:
         commands = self._coordinator.handle(event)
         self._coordinator.validate()
         self._due_ms = self._coordinator.next_deadline_ms()
+        self._heard(event)
+        for command in commands:
+            self._perform(command)
+
+    def _heard(self, event: CoordinatorEvent) -> None:
+        """What the coordinator made of an event."""
         if isinstance(event, ChainConnected):
             attempt = self._coordinator._attempt
             self._check.restarts.started |= attempt.all_connected and not attempt.given_up
         elif isinstance(event, ChainReport | ChainEnded):
             restored = self._coordinator._positions.restored(event.chain)
             self._check.check_restored(event.chain, restored)
-        for command in commands:
-            self._perform(command)
 
     def _perform(self, command: CoordinatorCommand) -> None:
         match command:
             case DeployChain():
                 if command.generation != self._generation:
                     self._new_attempt(command.generation)
-                self.world.lineage.check_positions(command.restored, "restored position")
-                self._check.check_restored(command.plan.chain, command.restored)
+                restored = command.restored.sources
+                self.world.lineage.check_positions(restored, "restored position")
+                self._check.check_restored(command.plan.chain, restored)
                 self.deploys.append(command)
             case ConnectChain():
                 self.connects.append(command)
@@ -232,18 +244,26 @@ class SimJob:
             self.fail_deployment = False
             self._say_ended(plan.chain, command.generation, SourceError("injected"))
             return
-        chain = SimChain(
-            plan,
-            command.generation,
-            command.restored,
-            self.world,
-            [self.channels[channel.channel] for channel in plan.inputs],
-            [self.channels[channel.channel] for channel in plan.channels],
-        )
+        chain = self._made_chain(command)
+        if chain is None:
+            return  # its end was told
         self.chains[plan.chain] = chain
         self._changed()
         work = chain.work
         self._inbox.append(ChainReady(now, command.token, plan.chain, work.replay, work.commits))
+
+    def _made_chain(self, command: DeployChain) -> SimChain | None:
+        return SimChain(
+            command.plan, command.generation, command.restored, self.world, *self._ends_of(command)
+        )
+
+    def _ends_of(self, command: DeployChain) -> tuple[list[SimChannel], list[SimChannel]]:
+        """The channels that enter a chain, and those that leave it."""
+        plan = command.plan
+        return (
+            [self.channels[channel.channel] for channel in plan.inputs],
+            [self.channels[channel.channel] for channel in plan.channels],
+        )
 
     def _connect(self) -> None:
         command = self.connects.pop(self._dice.below(len(self.connects)))
@@ -259,8 +279,10 @@ class SimJob:
 
     def _kill(self) -> None:
         command = self._kills.pop(self._dice.below(len(self._kills)))
-        if command.generation != self._generation:
-            return
+        if command.generation == self._generation:
+            self._kill_chain(command)
+
+    def _kill_chain(self, command: KillChain) -> None:
         self._probes["killed"] += 1
         waiting = len(self.deploys)
         self.deploys = [d for d in self.deploys if d.plan.chain != command.chain]
@@ -310,16 +332,11 @@ class SimJob:
             self._probes["stall"] += 1
         chain.reported_ms = self._clock.now_ms
         now = self._clock.moment()
-        self._inbox.append(
-            ChainReport(
-                now,
-                chain.plan.chain,
-                chain.generation,
-                statistics,
-                task.frontier(),
-                waits=task.waits(now.now_ms),
-            )
-        )
+        self._tell(task.report(now))
+
+    def _tell(self, report: ChainReport) -> None:
+        """A report goes to the coordinator."""
+        self._inbox.append(report)
 
     def _end(self, chain: SimChain) -> None:
         """The driver closes the components, then reports (T4)."""

@@ -41,13 +41,17 @@ def every(step: int, row: int) -> bool:
 
 @dataclass(frozen=True)
 class SourceScript:
-    """One subtask of a source: `sizes` are the rows of each batch, by split."""
+    """One subtask of a source: `sizes` are the rows of each batch, by split.
+
+    An `unbounded` one does not end: it has nothing more for now.
+    """
 
     sizes: dict[int, tuple[int, ...]]
     commits: bool = False
     pause_every: int = 0
     pause_ms: int | None = None
     bad: int = 0
+    unbounded: bool = False
     cache: dict[tuple[int, int, int], Cached] = field(default_factory=dict)
 
     def rows(self, split: int) -> int:
@@ -118,7 +122,7 @@ class SimSource:
             return NothingYet(None if pause is None else MonotonicMs(now_ms + pause))
         left = [(n, split) for split, n in self._next.items() if n < script.rows(split)]
         if not left:
-            return SourceEnded()
+            return NothingYet(MonotonicMs(now_ms + 40)) if script.unbounded else SourceEnded()
         first, split = min(left)
         end = 0
         for size in script.sizes[split]:
@@ -128,7 +132,7 @@ class SimSource:
         self._next[split] = end
         good, bad = script.batch(split, first, end)
         name = split_name(split)
-        ended = end == script.rows(split)
+        ended = end == script.rows(split) and not script.unbounded
         origin = Origin(name, None, first)
         return SourceBatch(name, good, {"row": end}, origin, bad, split_ended=ended)
 

@@ -8,6 +8,7 @@ from typing import Any
 from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.ids import ChainId, OperatorId
+from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.lane import LaneSchedule
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.task import ChainTask
@@ -15,7 +16,7 @@ from arkflow_kernel.testing.checkers import ItemCheck, OrderCheck
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.lineage import Lineage
 from arkflow_kernel.testing.scenario import Scenario
-from arkflow_kernel.testing.sim_rows import FINISH_SPLITS, SPLIT_ROWS
+from arkflow_kernel.testing.sim_store import SimObjects
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 
@@ -27,6 +28,8 @@ class Machines:
     coordinator: Callable[..., JobCoordinator] = JobCoordinator
     schedule: Callable[[int], Any] = LaneSchedule
     work: Callable[..., ChainWork] = ChainWork
+    log: Callable[..., JobLog] = JobLog
+    objects: Callable[..., SimObjects] = SimObjects
 
 
 class World:
@@ -46,7 +49,6 @@ class World:
         self.order = OrderCheck(scenario)
         self.items = {plan.chain: ItemCheck(plan, scenario) for plan in scenario.graph.chains}
         self.misuses: list[str] = []
-        self._numbers = {plan.chain: n for n, plan in enumerate(scenario.graph.chains)}
 
     def new_attempt(self) -> None:
         """What was on its way is gone; orders begin anew."""
@@ -55,10 +57,7 @@ class World:
 
     def finish_rows(self, chain: ChainId, operator: OperatorId) -> list[int]:
         """The rows that an operator of a chain yields when it is finished."""
-        plan = self.scenario.graph.chain(chain)
-        place = [op.operator for op in plan.operators].index(operator)
-        first = (FINISH_SPLITS + self._numbers[chain]) * SPLIT_ROWS + place * 1_000
-        return list(range(first, first + self.scenario.operators[operator].at_finish))
+        return self.scenario.finish_rows(chain, operator)
 
     def all_finish_rows(self, plan: ChainPlan) -> list[int]:
         """Those of all operators of a chain."""

@@ -26,6 +26,9 @@ from arkflow_kernel.testing.sim_job import SimJob
 from arkflow_kernel.testing.sim_world import Machines, World
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
+FILE = "tests/simulation/test_ack_simulation.py"
+"""Where seeds of ack mode are run."""
+
 STEPS_MAX = 15_000
 """A job that takes more has stopped making progress."""
 
@@ -64,11 +67,11 @@ class Report:
 class SimulationError(AssertionError):
     """A seed found a bug. The message says where and how to run it again."""
 
-    def __init__(self, seed: int, step: int, cause: BaseException) -> None:
+    def __init__(self, seed: int, step: int, cause: BaseException, file: str = FILE) -> None:
         kind = type(cause).__name__
         super().__init__(
             f"seed {seed} failed at step {step}: {kind}: {cause}\n"
-            f"replay: ARKFLOW_SEED={seed} pytest tests/simulation/test_ack_simulation.py"
+            f"replay: ARKFLOW_SEED={seed} pytest {file}"
         )
         self.seed = seed
         self.step = step
@@ -88,7 +91,7 @@ class Simulation:
     def run(self) -> Report:
         """Run the seed to its end. Raises `SimulationError` for any violation."""
         outcomes: list[OutcomeKind | None] = []
-        with _small_slices():
+        with small_slices():
             try:
                 while self._steps < STEPS_MIN or not self.probes["fault"]:
                     outcomes.append(self._job(draw_scenario(self._dice)))
@@ -137,7 +140,8 @@ def _ask(job: SimJob, action: UserAction) -> None:
 
 
 @contextmanager
-def _small_slices() -> Iterator[None]:
+def small_slices() -> Iterator[None]:
+    """Small slices and envelopes, so that small batches have several."""
     changed = [(vars(pieces), SLICE_ROWS), (vars(outbox), ENVELOPE_ROWS)]
     known = [module["SLICE_ROWS_MAX"] for module, _ in changed]
     try:
@@ -149,4 +153,12 @@ def _small_slices() -> Iterator[None]:
             module["SLICE_ROWS_MAX"] = rows
 
 
-__all__ = ["PROBES", "STEPS_MIN", "Machines", "Report", "Simulation", "SimulationError"]
+__all__ = [
+    "PROBES",
+    "STEPS_MIN",
+    "Machines",
+    "Report",
+    "Simulation",
+    "SimulationError",
+    "small_slices",
+]
