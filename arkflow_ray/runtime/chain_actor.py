@@ -239,7 +239,7 @@ class ChainActor:
             if plan.inputs or plan.channels:
                 self._channel_folder = deployment.channel_folder
             objects = _objects(deployment)
-            components = RegistryComponents(deployment.secrets, lines)
+            components = RegistryComponents(deployment.secrets, lines, deployment.job)
             host = ChainHost(
                 plan,
                 deployment.generation,

@@ -2,12 +2,14 @@
 
 import pickle
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from arkflow_kernel.bad_rows import NOWHERE
+from arkflow_kernel.checkpoint_ports import Staging
 from arkflow_kernel.errors import (
     ArkflowError,
     ComponentError,
@@ -17,11 +19,15 @@ from arkflow_kernel.errors import (
     SinkError,
     SourceError,
 )
-from arkflow_kernel.ids import MonotonicMs, OperatorId, Sequence
+from arkflow_kernel.ids import CheckpointId, Generation, JobId, MonotonicMs, OperatorId, Sequence
 from arkflow_kernel.plan import ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
+from arkflow_kernel.protocol import CommitPermit
+from arkflow_kernel.snapshot import Epoch, SinkToken
+from arkflow_ray.checkpoint.open import open_objects
 from arkflow_ray.runtime.components import RegistryComponents
 from arkflow_ray.runtime.lines import LineBuffer
 from arkflow_ray.runtime.secret_hiding import (
+    HidingEpochSink,
     HidingOperator,
     HidingSink,
     HidingSource,
@@ -72,12 +78,14 @@ def everything_told(error: BaseException) -> str:
 def test_no_call_of_a_component_tells_a_secret(error: BaseException) -> None:
     hiding = SecretHiding("call", CONFIG, SECRETS)
     inner: Any = Failing(error)
-    operator, source, sink = (
+    operator, source, sink, staging = (
         HidingOperator(inner, hiding),
         HidingSource(inner, hiding),
         HidingSink(inner, hiding),
+        HidingEpochSink(inner, hiding),
     )
-    now = MonotonicMs(0)
+    now, epoch = MonotonicMs(0), Epoch(Generation(1), CheckpointId(1))
+    token = SinkToken(OperatorId("call"), 0, epoch)
     calls = (
         (operator.open, ComponentError),
         (lambda: operator.process(BATCH, NOWHERE), ProcessingError),
@@ -92,6 +100,12 @@ def test_no_call_of_a_component_tells_a_secret(error: BaseException) -> None:
         (lambda: sink.roll(now), SinkError),
         (lambda: sink.flush(now), SinkError),
         (sink.close, SinkError),
+        (staging.open, SinkError),
+        (lambda: staging.write(Sequence(1), BATCH, now), SinkError),
+        (lambda: staging.seal(epoch), SinkError),
+        (lambda: staging.stage(epoch), SinkError),
+        (lambda: staging.publish(token, CommitPermit("test")), SinkError),
+        (staging.close, SinkError),
     )
     for call, kind in calls:
         expected = type(error) if isinstance(error, ArkflowError) else kind
@@ -143,3 +157,25 @@ def test_components_without_secrets_are_not_wrapped() -> None:
         components.sink(SinkPlan(OperatorId("out"), ComponentPlan("drop", {}))),
     )
     assert not [b for b in built if isinstance(b, HidingSource | HidingOperator | HidingSink)]
+
+
+def test_an_exactly_once_sink_is_built_with_its_staging_and_tells_no_secret(tmp_path: Path) -> None:
+    config = {"path": f"{tmp_path}/out-${{secret:TOKEN}}", "format": "json"}
+    plan = SinkPlan(OperatorId("out"), ComponentPlan("file", config), exactly_once=True)
+    objects = open_objects(f"file://{tmp_path}/ckpt", "job")
+    staging = Staging(objects, Generation(1), 0, "0000000001-out-0-out")
+    components = RegistryComponents(SECRETS, LineBuffer(), JobId("job"))
+    assert isinstance(components.sink(plan), HidingSink)
+    sink = components.sink(plan, staging)
+    assert isinstance(sink, HidingEpochSink)
+    epoch = Epoch(Generation(1), CheckpointId(1))
+    sink.write(Sequence(1), BATCH, MonotonicMs(0))
+    sink.seal(epoch)
+    (token,) = sink.stage(epoch)
+    (tmp_path / f"out-{VALUE}").touch()
+    with pytest.raises(SinkError) as raised:
+        sink.publish(token, CommitPermit("test"))
+    assert VALUE not in everything_told(raised.value)
+    assert "out-${secret:TOKEN}'" in str(raised.value)
+    sink.close()
+    objects.close()
