@@ -1,6 +1,7 @@
 """The contract suites pass what keeps the contract, and refuse what breaks one clause of it."""
 
 from collections.abc import Sequence as Seq
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -49,6 +50,23 @@ def test_a_source_that_cannot_replay_is_read_once() -> None:
     assert [source.opened for source in made] == [1, 0]
 
 
+def test_a_source_may_cut_its_rows_into_other_batches_after_a_restore() -> None:
+    """What is left is the same (B7)."""
+    otherwise = {"a": (1,) * 8, "b": (4,)}
+    check_source_reader(
+        lambda: ScriptedSource(SIZES, bad=lambda _s, n: n == 1),
+        make_otherwise=lambda: ScriptedSource(otherwise, bad=lambda _s, n: n == 1),
+    )
+
+
+def test_a_source_that_reads_other_rows_when_it_cuts_otherwise_is_refused() -> None:
+    with pytest.raises(AssertionError, match="cut otherwise it reads otherwise"):
+        check_source_reader(
+            lambda: ScriptedSource(SIZES),
+            make_otherwise=lambda: ScriptedSource({"a": (8, 1), "b": (4,)}),
+        )
+
+
 def test_many_positions_are_restored_at_evenly() -> None:
     check_source_reader(lambda: ScriptedSource({"a": (1,) * 100}))
 
@@ -63,6 +81,21 @@ class _Mutating(ScriptedSource):
         super().open(restored)
         for position in restored:
             position.position["row"] = 0  # type: ignore[index]
+
+
+class _Relative(ScriptedSource):
+    """Its positions count from where it was opened: right until it is restored a second time."""
+
+    def open(self, restored: Seq[SplitPosition]) -> None:
+        super().open(restored)
+        self.base = {p.split: cast(int, p.position["row"]) for p in restored}
+
+    def read(self, now_ms: MonotonicMs) -> ReadResult:
+        result = super().read(now_ms)
+        if isinstance(result, SourceBatch):
+            row = cast(int, result.position["row"]) - self.base.get(result.split, 0)
+            return SourceBatch(result.split, result.batch, {"row": row})
+        return result
 
 
 class _Unjsonable(ScriptedSource):
@@ -93,6 +126,7 @@ class _Undead(ScriptedSource):
         (_Mutating, "open changed a position"),
         (_Unjsonable, "does not survive JSON"),
         (_Undead, "goes on after its end"),
+        (_Relative, "restored twice it reads otherwise"),
         (_Endless, "did not end"),
     ],
 )
