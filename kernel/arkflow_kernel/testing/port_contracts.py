@@ -263,16 +263,18 @@ def check_epoch_sink(
     try:
         first.open()
         tokens += _seal_and_stage(first, batches, fail_once)
-        assert [sum(o.rows for o in token.objects) for token in tokens] == [len(r) for r in rows]
+        counts = [sum(staged.rows for staged in token.objects) for token in tokens]
+        assert counts == [len(one) for one in rows], "a token has not the rows of its epoch"
         assert not visible(), "rows of a token that is not published are visible"
         for number, token in enumerate(tokens[:-1], start=1):
             first.publish(token, _PERMIT)
-            assert visible() == [row for one in rows[:number] for row in one], number
+            published = [row for one in rows[:number] for row in one]
+            assert visible() == published, "a published token's rows are not visible, in order"
             first.publish(token, _PERMIT)
+            assert visible() == published, "a second publication changed what is visible"
     finally:
         first.close()
-    published = [row for one in rows[:-1] for row in one]
-    assert visible() == published, "a second publication or close changed what is visible"
+    assert visible() == published, "a close changed what is visible"
     successor = make(Generation(2))
     try:
         for token in tokens[-2:]:
@@ -323,8 +325,9 @@ def _seal_and_stage(
             raise AssertionError("the store failed and staging did not")
     tokens += sink.stage(_epoch(1, last))
     assert sink.stage(_epoch(1, last)) == (), "an epoch was staged twice"
-    assert [token.epoch.checkpoint for token in tokens] == list(range(1, last, 2))
-    assert len({(token.sink, token.lane) for token in tokens}) == 1
+    staged = [token.epoch.checkpoint for token in tokens]
+    assert staged == list(range(1, last, 2)), "tokens are not those of epochs with rows, in order"
+    assert len({(token.sink, token.lane) for token in tokens}) == 1, "tokens of several lanes"
     json.dumps([asdict(token) for token in tokens])
     return tokens
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from arkflow_kernel.errors import ConfigError
 from arkflow_ray.components.api import BuildContext
+from arkflow_ray.components.building import stages_epochs
 from arkflow_ray.components.outputs.file import build
 from arkflow_ray.components.outputs.file_config import FileOutputConfig, parse_size
 
@@ -66,6 +67,31 @@ def test_relative_paths_are_those_of_the_loading_process(
 def test_a_url_without_a_client_is_refused_when_the_sink_is_built() -> None:
     with pytest.raises(ConfigError, match="cannot write to `nosuch://`"):
         build(config(path="nosuch://bucket/x"), BuildContext(operator="s"))
+
+
+@pytest.mark.parametrize(
+    ("output", "given", "can"),
+    [
+        ("file", {"path": "out", "format": "json"}, True),
+        ("file", {"type": "file", "path": "/data/out", "format": "parquet"}, True),
+        ("file", {"path": "file:///data/out", "format": "csv"}, True),
+        ("file", {"path": "s3://bucket/out", "format": "json"}, False),
+        ("file", {"path": "zip://x::s3://bucket/a.zip"}, False),
+        ("file", {"path": "out/${secret:NAME}"}, True),
+        ("file", {"path": "${secret:URL}"}, False),
+        ("file", {}, False),
+        ("file", {"path": 7}, False),
+        ("stdout", {}, False),
+        ("drop", {}, False),
+        ("nosuch", {}, False),
+    ],
+)
+def test_an_output_says_whether_it_can_publish_exactly_once(
+    output: str, given: dict[str, Any], can: bool
+) -> None:
+    assert stages_epochs(output, given) is can
+    if can:
+        assert config(path=given["path"], exactly_once=True).local_folder is not None
 
 
 def test_validating_imports_no_format_and_no_store() -> None:
