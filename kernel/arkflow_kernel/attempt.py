@@ -27,6 +27,8 @@ from arkflow_kernel.protocol import (
     deadline,
 )
 
+_RANK = {kind: rank for rank, kind in enumerate(OutcomeKind)}  # the worst is the last
+
 
 @dataclass(slots=True)
 class ChainFacts:
@@ -64,23 +66,25 @@ class Attempt:
 
     # --- what chains are to know ---------------------------------------------------------------
 
-    def tell(self, control: ControlState) -> Iterator[SendControl]:
+    def note(self, desired: Desired) -> None:
+        """Chains are to know what is wanted with their first control state."""
+        self.control = self.control.merged(ControlState(self.generation, desired))
+
+    def tell(self, control: ControlState) -> list[SendControl]:
         """Chains are to know this too; what to send to whom."""
         self.control = self.control.merged(control)
-        for name, chain in self.alive():
-            if chain.ready:
-                yield SendControl(name, self.control)
+        return [SendControl(name, self.control) for name, chain in self.alive() if chain.ready]
 
-    def want(self, desired: Desired) -> Iterator[SendControl]:
+    def want(self, desired: Desired) -> list[SendControl]:
         """What the coordinator wants of all chains; what to send to whom."""
         return self.tell(ControlState(self.generation, desired))
 
-    def give_up(self, kill_at_ms: MonotonicMs) -> Iterator[SendControl]:
+    def give_up(self, now_ms: MonotonicMs, timeout_ms: int) -> list[SendControl]:
         """It is to end: its chains are cancelled, and killed if they do not follow (D4)."""
         self.given_up = True
         for _, chain in self.alive():
             if chain.kill_at_ms is None:
-                chain.kill_at_ms = kill_at_ms
+                chain.kill_at_ms = MonotonicMs(now_ms + timeout_ms)
         return self.want(Desired.CANCEL)
 
     def is_news(self, event: ChainReport | ChainEnded) -> bool:
@@ -88,7 +92,7 @@ class Attempt:
         chain = self.chains.get(event.chain)
         return event.generation == self.generation and chain is not None and chain.alive
 
-    def kills(self, now_ms: MonotonicMs, again_ms: MonotonicMs) -> Iterator[KillChain]:
+    def kills(self, now_ms: MonotonicMs, timeout_ms: int) -> Iterator[KillChain]:
         """Chains that are to be killed now (D2, D4); one that does not end is killed again."""
         for name, chain in list(self.silent(now_ms)):
             seconds = HEARTBEAT_TIMEOUT_MS / 1000
@@ -96,7 +100,7 @@ class Attempt:
             chain.killed = ActorLostError(text)
             yield KillChain(name, self.generation)
         for name, chain in list(self.overdue(now_ms)):
-            chain.kill_at_ms = again_ms
+            chain.kill_at_ms = MonotonicMs(now_ms + timeout_ms)
             yield KillChain(name, self.generation)
 
     # --- what is known of them -----------------------------------------------------------------
@@ -119,6 +123,11 @@ class Attempt:
     def all_connected(self) -> bool:
         """Every chain has its channels."""
         return all(chain.connected for chain in self.chains.values())
+
+    @property
+    def in_order(self) -> bool:
+        """Every chain runs, or has ended as it was told to; some still do."""
+        return self.all_connected and not self.given_up and not self.over
 
     @property
     def over(self) -> bool:
@@ -179,9 +188,16 @@ class Attempt:
         )
         return deadline(*kills, *heard)
 
-    def kinds(self) -> list[OutcomeKind]:
-        """How the chains ended that did."""
-        return [chain.outcome.kind for chain in self.chains.values() if chain.outcome is not None]
+    def worst(self) -> OutcomeKind:
+        """The worst end of a chain, of an attempt that is over and did not fail by itself."""
+        kinds = [chain.outcome.kind for chain in self.chains.values() if chain.outcome is not None]
+        worst = max(kinds, key=_RANK.__getitem__)
+        return OutcomeKind.CANCELLED if worst is OutcomeKind.FAILED else worst
+
+    def failure_text(self) -> str:
+        """What failed, for people."""
+        who = "" if self.culprit is None else f"chain '{self.culprit}' failed: "
+        return f"{who}{self.failure}"
 
     def _consequence(self, error: ArkflowError, *, expected: bool) -> bool:
         """Whether the error only follows from what was decided already: no cause of anything."""

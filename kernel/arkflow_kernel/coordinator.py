@@ -13,30 +13,27 @@ Rules
 - A failure ends the whole attempt: the other chains are cancelled, and one that does not end within
   `teardown_timeout_ms` is killed. The next attempt, of the next generation, is deployed after every
   chain has ended (D4) and the restart strategy's wait is over (D3).
-- A restarted source continues where the job last heard that everything is settled, else at the
-  positions that its own system holds, else at its beginning; the transition's cause says which.
+- An attempt begins where the log says, or in ack mode where sources are settled; the transition's
+  cause says which.
 - Chains hear one level-triggered state, repeated with every report (B2): a lost message heals.
 - A chain that is not heard of for `HEARTBEAT_TIMEOUT_MS` is killed (D2).
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.envelope import RoundKind
-from arkflow_kernel.errors import ArkflowError, CorruptObjectError, ProtocolError
+from arkflow_kernel.errors import ArkflowError, CorruptObjectError
 from arkflow_kernel.ids import (
     FIRST_GENERATION,
-    ChainId,
     Generation,
     MonotonicMs,
-    RequestToken,
 )
 from arkflow_kernel.job_facts import JobFacts
+from arkflow_kernel.job_requests import JobRequests
 from arkflow_kernel.job_rounds import GARBAGE, JobRounds
 from arkflow_kernel.limits import (
-    STORY_ENTRIES_MAX,
     TEARDOWN_TIMEOUT_MS,
 )
 from arkflow_kernel.plan import ExecutionGraph
@@ -66,14 +63,12 @@ from arkflow_kernel.protocol import (
     SendControl,
     StopRequested,
     Tick,
-    Transition,
     deadline,
 )
 from arkflow_kernel.restart import GiveUp, RestartStrategy
 from arkflow_kernel.restart_positions import RestartPositions
 from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 
-_RANK = {kind: rank for rank, kind in enumerate(OutcomeKind)}  # the worst is the last
 _END_STATE = {kind: JobState(kind.value) for kind in OutcomeKind}
 
 
@@ -103,11 +98,8 @@ class JobCoordinator:
         self._strategy = RestartStrategy(graph.restart)
         self._positions = RestartPositions(graph)
         self._job = JobFacts(started)
-        self._asked: dict[RequestToken, ChainId] = {}
-        self._next_token = 1
-        self._first_token = 1
+        self._requests = JobRequests(f"coordinator of job '{graph.job}'")
         self._commands: list[CoordinatorCommand] = []
-        self._story: deque[str] = deque(maxlen=STORY_ENTRIES_MAX)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Begin: self._on_begin,
             ChainReady: self._on_chain_ready,
@@ -117,7 +109,7 @@ class JobCoordinator:
             Claimed: self._on_claimed,
             RecordAppended: self._on_log_answer,
             SavepointSaved: self._on_log_answer,
-            LogFailed: self._on_log_failed,
+            LogFailed: self._on_log_answer,
             SavepointRequested: self._on_savepoint_requested,
             StopRequested: self._on_stop_requested,
             CancelRequested: self._on_cancel_requested,
@@ -126,7 +118,7 @@ class JobCoordinator:
 
     def handle(self, event: CoordinatorEvent) -> list[CoordinatorCommand]:
         """Take one event, return the commands that follow, in order. Nothing follows the end."""
-        self._story.append(f"{event}"[:200])
+        self._requests.tell(event)
         if self.ended:
             return []
         self._commands = []
@@ -139,18 +131,13 @@ class JobCoordinator:
         """When a `Tick` is due though nothing else happens."""
         if self.ended:
             return None
-        rounds = self._rounds.deadline_ms() if self._rounds and self._in_order else None
+        rounds = self._rounds.deadline_ms() if self._rounds and self._attempt.in_order else None
         return deadline(self._job.restart_at_ms, self._attempt.deadline_ms(), rounds)
 
     @property
     def ended(self) -> bool:
         """The job is over."""
         return self._job.state in _END_STATE.values()
-
-    @property
-    def transitions(self) -> tuple[Transition, ...]:
-        """The last changes of state, oldest first."""
-        return self._job.transitions
 
     def status(self) -> JobStatus:
         """An immutable snapshot for users. Counters are those of the running attempt."""
@@ -166,7 +153,7 @@ class JobCoordinator:
             assert attempt.all_connected
             assert attempt.failure is None
         if self.ended:
-            assert attempt.over or self._next_token == 1, "something deployed has not ended"
+            assert attempt.over or not self._requests.any, "something deployed has not ended"
         if self._rounds is not None:
             self._rounds.validate()
         assert (job.restart_at_ms is not None) <= (job.state is JobState.RESTARTING)
@@ -175,16 +162,16 @@ class JobCoordinator:
     # --- events of a deployment ----------------------------------------------------------------
 
     def _on_begin(self, event: Begin) -> None:
-        self._require(self._job.state is JobState.CREATED, "a job begins once")
+        self._requests.require(self._job.state is JobState.CREATED, "a job begins once")
         if self._rounds is None:
-            self._deploy(event.at, "begin")
+            self._deploy(self._attempt.generation, event.at, "begin")
         else:
             self._claim(self._rounds, event.at, "begin")
 
     def _claim(self, rounds: JobRounds, at: Moment, cause: str) -> None:
         """Ask the log for the next generation; the chains of the one before have all ended."""
         self._job.go(JobState.DEPLOYING, f"{cause}: the log is asked where to begin", at)
-        self._job.claiming = self._token()
+        self._job.claiming = self._requests.token()
         self._commands.append(rounds.claim(self._job.claiming))
 
     def _on_claimed(self, event: Claimed) -> None:
@@ -200,27 +187,20 @@ class JobCoordinator:
         elif job.wanted is not Desired.RUN:
             self._end(OutcomeKind.STOPPED, "a stop was requested before it was deployed", event.at)
         else:
-            self._begin_attempt(event.claim.generation)
-            self._deploy(event.at, rounds.sentence())
+            self._deploy(event.claim.generation, event.at, rounds.sentence())
 
-    def _begin_attempt(self, generation: Generation) -> None:
-        self._attempt = Attempt.of(generation, self._chains)
-        self._asked.clear()
-        self._first_token = self._next_token
-
-    def _deploy(self, at: Moment, cause: str) -> None:
+    def _deploy(self, generation: Generation, at: Moment, cause: str) -> None:
         """Start an attempt; the chains of the one before have all ended."""
+        self._attempt = Attempt.of(generation, self._chains)
+        self._requests.begin_attempt()
         self._job.go(JobState.DEPLOYING, cause, at)
         for plan in self._graph.chains:
-            token = self._ask(plan.chain)
-            if self._rounds is None:
-                restored = self._positions.restored_chain(plan)
-            else:
-                restored = self._rounds.restored_chain(plan.chain)
+            token = self._requests.ask(plan.chain)
+            restored = (self._rounds or self._positions).restored_chain(plan)
             self._commands.append(DeployChain(token, plan, self._attempt.generation, restored))
 
     def _on_chain_ready(self, event: ChainReady) -> None:
-        if not self._answered(event.token, event.chain):
+        if not self._answered(event):
             return
         self._attempt.chains[event.chain].ready = True
         self._positions.source_is(event.chain, event.replay, commits=event.commits)
@@ -228,10 +208,10 @@ class JobCoordinator:
             self._commands.append(SendControl(event.chain, self._attempt.control))
         elif self._attempt.all_ready:
             for chain in self._attempt.chains:
-                self._commands.append(ConnectChain(self._ask(chain), chain))
+                self._commands.append(ConnectChain(self._requests.ask(chain), chain))
 
     def _on_chain_connected(self, event: ChainConnected) -> None:
-        if not self._answered(event.token, event.chain):
+        if not self._answered(event):
             return
         if not self._attempt.connected(event.chain, event.at.now_ms):
             return
@@ -273,53 +253,39 @@ class JobCoordinator:
         if job.restart_at_ms is not None and event.at.now_ms >= job.restart_at_ms:
             self._restart(event.at)
             return
-        again_ms = MonotonicMs(event.at.now_ms + self._teardown_timeout_ms)
-        self._commands += self._attempt.kills(event.at.now_ms, again_ms)
+        self._commands += self._attempt.kills(event.at.now_ms, self._teardown_timeout_ms)
 
     # --- checkpoints ---------------------------------------------------------------------------
 
     def _step(self, rounds: JobRounds, at: Moment) -> None:
         """Let the rounds of the attempt go on, and tell chains what is new of them."""
-        if not self._in_order:
+        if not self._attempt.in_order:
             return
-        self._commands += rounds.step(self._token(), at.now_ms)
+        self._commands += rounds.step(self._requests.token(), at.now_ms)
         if self._attempt.control.merged(rounds.control) != self._attempt.control:
             self._commands += self._attempt.tell(rounds.control)
         if rounds.failure is not None:
             self._attempt.failed(rounds.failure)
             self._attempt_failed(at)
 
-    @property
-    def _in_order(self) -> bool:
-        """Every chain runs, or has ended as it was told to."""
-        running = self._job.state in (JobState.RUNNING, JobState.STOPPING)
-        attempt = self._attempt
-        return running and attempt.all_connected and not attempt.given_up and not attempt.over
-
-    def _on_log_answer(self, event: RecordAppended | SavepointSaved) -> None:
-        rounds = self._rounds
-        if rounds is None or not rounds.answered(event, event.at):
-            return
-        if isinstance(event, RecordAppended):
-            self._commands.append(GARBAGE)
-        if self._attempt.over and self._attempt.failure is None:
-            self._attempt_over(event.at)
-
-    def _on_log_failed(self, event: LogFailed) -> None:
+    def _on_log_answer(self, event: RecordAppended | SavepointSaved | LogFailed) -> None:
         job, rounds = self._job, self._rounds
         if rounds is None:
             return
-        if event.token == job.claiming:
+        if isinstance(event, LogFailed) and event.token == job.claiming:
             job.claiming = None
             self._failed(event.error, str(event.error), event.at)
-        elif rounds.answered(event, event.at) and self._attempt.over:
-            self._attempt_over(event.at)
+        elif rounds.answered(event, event.at):
+            if isinstance(event, RecordAppended):
+                self._commands.append(GARBAGE)
+            if self._attempt.over and not self._attempt.given_up:  # that was the epilogue
+                self._attempt_over(event.at)
+
+    # --- users ---------------------------------------------------------------------------------
 
     def _on_savepoint_requested(self, event: SavepointRequested) -> None:
         if self._rounds is not None:
             self._rounds.savepoint(event.name)
-
-    # --- users ---------------------------------------------------------------------------------
 
     def _on_stop_requested(self, event: StopRequested) -> None:
         job, rounds = self._job, self._rounds
@@ -335,7 +301,7 @@ class JobCoordinator:
         elif job.restart_at_ms is not None:
             self._stopped(event.at)
         elif not self._attempt.given_up and job.claiming is None:
-            self._commands += self._attempt.want(job.wanted)
+            self._attempt.note(job.wanted)
 
     def _on_cancel_requested(self, event: CancelRequested) -> None:
         job = self._job
@@ -354,23 +320,22 @@ class JobCoordinator:
     def _attempt_failed(self, at: Moment) -> None:
         self._give_up(at)
         if self._job.state is not JobState.STOPPING:
-            self._job.go(JobState.RESTARTING, self._failure_text(), at)
+            self._job.go(JobState.RESTARTING, self._attempt.failure_text(), at)
 
     def _give_up(self, at: Moment) -> None:
-        kill_at_ms = MonotonicMs(at.now_ms + self._teardown_timeout_ms)
-        self._commands += self._attempt.give_up(kill_at_ms)
+        self._commands += self._attempt.give_up(at.now_ms, self._teardown_timeout_ms)
 
     def _attempt_over(self, at: Moment) -> None:
-        error, rounds = self._attempt.failure, self._rounds
+        rounds = self._rounds
+        error = self._attempt.failure
+        if rounds is not None and not self._attempt.given_up:
+            error = rounds.failure
         if error is not None:
-            if isinstance(error, CorruptObjectError) and rounds is not None:
-                rounds.broken(error)
-            self._failed(error, self._failure_text(), at)
+            self._failed(error, self._attempt.failure_text(), at)
             return
-        worst = max(self._attempt.kinds(), key=_RANK.__getitem__)
-        worst = OutcomeKind.CANCELLED if worst is OutcomeKind.FAILED else worst
+        worst = self._attempt.worst()
         if rounds is not None and worst is not OutcomeKind.CANCELLED:
-            epilogue = rounds.epilogue(self._token())
+            epilogue = rounds.epilogue(self._requests.token())
             if epilogue is not None:
                 self._commands.append(epilogue)
                 return
@@ -379,11 +344,13 @@ class JobCoordinator:
     def _failed(self, error: ArkflowError, text: str, at: Moment) -> None:
         """An attempt failed and is over, or could not even begin."""
         job, rounds = self._job, self._rounds
+        if isinstance(error, CorruptObjectError) and rounds is not None:
+            rounds.broken(error)
         if job.state is JobState.STOPPING:  # what was to end in order did not
             cause = f"{error}; it is not restarted: a {job.wanted.name.lower()} was requested"
             self._end(OutcomeKind.FAILED, cause, at, error)
             return
-        progress = (self._positions.progress(), None if rounds is None else rounds.last)
+        progress = (self._positions.progress(), None if rounds is None else rounds.status().last)
         verdict = self._strategy.failed(error, at.now_ms, started=job.started, progress=progress)
         if isinstance(verdict, GiveUp):
             if job.restarts:  # else the error says it all
@@ -400,14 +367,14 @@ class JobCoordinator:
             self._restart(at)
 
     def _restart(self, at: Moment) -> None:
-        job = self._job
-        job.restart_at_ms = None
-        job.restarts += 1
+        self._job.restart_at_ms = None
+        self._job.restarts += 1
+        cause = f"restart {self._job.restarts}"
         if self._rounds is not None:
-            self._claim(self._rounds, at, f"restart {job.restarts}")
-            return
-        self._begin_attempt(Generation(self._attempt.generation + 1))
-        self._deploy(at, f"restart {job.restarts}: {self._positions.sentence(at.now_ms)}")
+            self._claim(self._rounds, at, cause)
+        else:
+            cause = f"{cause}: {self._positions.sentence(at.now_ms)}"
+            self._deploy(Generation(self._attempt.generation + 1), at, cause)
 
     def _stopped(self, at: Moment) -> None:
         cause = f"{self._job.cause}; it is not restarted: a stop was requested"
@@ -424,32 +391,10 @@ class JobCoordinator:
 
     # --- small things --------------------------------------------------------------------------
 
-    def _failure_text(self) -> str:
-        attempt = self._attempt
-        who = "" if attempt.culprit is None else f"chain '{attempt.culprit}' failed: "
-        return f"{who}{attempt.failure}"
-
-    def _token(self) -> RequestToken:
-        token = RequestToken(self._next_token)
-        self._next_token += 1
-        return token
-
-    def _ask(self, chain: ChainId) -> RequestToken:
-        token = self._token()
-        self._asked[token] = chain
-        return token
-
-    def _answered(self, token: RequestToken, chain: ChainId) -> bool:
+    def _answered(self, event: ChainReady | ChainConnected) -> bool:
         """Whether the answer is news: not of an attempt before, and its chain has not ended."""
-        if token < self._first_token:
-            return False
-        self._require(self._asked.pop(token, None) == chain, f"unasked answer {token} of {chain}")
-        return self._attempt.chains[chain].alive
-
-    def _require(self, condition: bool, message: str) -> None:
-        if not condition:
-            story = tuple(self._story)
-            raise ProtocolError(f"coordinator of job '{self._graph.job}': {message}", story)
+        asked = self._requests.answered(event.token, event.chain)
+        return asked and self._attempt.chains[event.chain].alive
 
 
 __all__ = ["JobCoordinator"]

@@ -32,7 +32,7 @@ from arkflow_kernel.ids import (
     RequestToken,
 )
 from arkflow_kernel.limits import CLOSING_RETRY_MS
-from arkflow_kernel.plan import CheckpointPlan
+from arkflow_kernel.plan import ChainPlan, CheckpointPlan
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import (
     AppendRecord,
@@ -109,10 +109,10 @@ class JobRounds:
         """What the attempt begins from."""
         return None if self._claim is None else self._claim.restored
 
-    def restored_chain(self, chain: ChainId) -> RestoredChain:
+    def restored_chain(self, plan: ChainPlan) -> RestoredChain:
         """What a chain begins from."""
         restored = self.restored
-        return NOTHING_RESTORED if restored is None else restored.chain(chain)
+        return NOTHING_RESTORED if restored is None else restored.chain(plan.chain)
 
     def sentence(self) -> str:
         """For the log: where the attempt begins, and what the claim found."""
@@ -156,8 +156,9 @@ class JobRounds:
         self._asked = None
         if isinstance(asked, SaveSavepoint):
             assert asked.record.savepoint is not None
-            told = event.error if isinstance(event, LogFailed) else _url(event)
-            self._saved(asked.record.savepoint, told)
+            saved = event.url if isinstance(event, SavepointSaved) else None
+            failed = event.error if isinstance(event, LogFailed) else None
+            self._saved(asked.record.savepoint, failed or saved or "")
         elif isinstance(event, LogFailed):
             self._append_failed(event.error, at.now_ms)
         else:
@@ -189,7 +190,9 @@ class JobRounds:
         round_, self._appending = self._appending, None
         if isinstance(error, FencedError):
             self.failure = error
-        if round_ is not None:
+        if round_ is None:  # the epilogue's: the next start publishes again, which changes nothing
+            self._last = None
+        else:
             self._failed(round_, error, now_ms)
 
     # --- what follows --------------------------------------------------------------------------
@@ -298,22 +301,11 @@ class JobRounds:
         """What chains are to know of rounds."""
         return self._control
 
-    @property
-    def last(self) -> CheckpointId:
-        """The newest completed round of this run."""
-        return self._status.last
-
     def status(self) -> CheckpointStatus:
         """An immutable snapshot for users."""
         current = self._rounds.current or self._appending
         number = NO_CHECKPOINT if current is None else current.number
-        savepoints = dict(self._status.savepoints)
-        return replace(
-            self._status,
-            under_way=number,
-            missing=self._rounds.missing,
-            savepoints=savepoints,
-        )
+        return replace(self._status, under_way=number, missing=self._rounds.missing)
 
     def deadline_ms(self) -> MonotonicMs | None:
         """When something is due though nothing else happens."""
@@ -378,11 +370,6 @@ class JobRounds:
             completed_upto,
         )
         self._control = known.merged(told)
-
-
-def _url(event: RecordAppended | SavepointSaved) -> str:
-    assert isinstance(event, SavepointSaved)
-    return event.url
 
 
 def _tokens(chains: Iterable[ChainSnapshot]) -> bool:

@@ -107,7 +107,7 @@ def test_any_legal_sequence_of_events_leads_to_a_legal_state_and_then_to_an_end(
     assert [transition.number for transition in history] == [*range(1, len(history) + 1)]
     after = [transition.after for transition in history]
     assert [transition.before for transition in history] == [JobState.CREATED, *after[:-1]]
-    assert job.machine.transitions == tuple(history[-TRANSITIONS_KEPT_MAX:])
+    assert job.machine.status().transitions == tuple(history[-TRANSITIONS_KEPT_MAX:])
     assert all(transition.cause for transition in history)
     assert job.machine.ended == (job.end is not None)
     assert job.machine.next_deadline_ms() is None or not job.machine.ended

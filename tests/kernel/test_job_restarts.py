@@ -127,7 +127,7 @@ def test_a_broken_channel_gives_way_to_the_failure_that_broke_it() -> None:
         else:
             job.lost("b")
         failure = "disk full" if late == "error" else "the process of b died"
-        causes = [transition.cause for transition in job.machine.transitions]
+        causes = [transition.cause for transition in job.machine.status().transitions]
         assert f"chain 'b' failed: {failure}; the next attempt starts at once" in causes
 
 
@@ -172,7 +172,7 @@ def test_a_chain_that_does_not_follow_the_cancel_of_a_failed_attempt_is_killed()
     assert job.generation == G1
     job.lost("b")
     assert job.generation == G2
-    causes = [transition.cause for transition in job.machine.transitions]
+    causes = [transition.cause for transition in job.machine.status().transitions]
     assert "chain 'a' failed: a broke; the next attempt starts at once" in causes
 
 

@@ -76,7 +76,7 @@ class HandDrivenJob:
                 case EndJob():
                     self.end = command
                     self.ends += 1
-        self._transitions |= {each.number: each for each in self.machine.transitions}
+        self._transitions |= {each.number: each for each in self.machine.status().transitions}
         self.machine.validate()
         self.log.took(event, list(commands), self.machine.status().state.value)
 
