@@ -207,12 +207,7 @@ class AttachedRun:
 
     def _tell(self, running: RunningJob, status: JobStatus) -> None:
         """What happened to a job since we looked last: restarts, and what stalls."""
-        story = self._stories.get(running.job)
-        if story is None:
-            checkpoints = running.graph.checkpoint is not None
-            story = JobStory(running.job, checkpoints=checkpoints)
-            self._stories[running.job] = story
-        for event in story.news(status):
+        for event in self._stories.setdefault(running.job, JobStory(running.job)).news(status):
             self._display.event(event)
 
     def _results(self) -> list[JobResult]:

@@ -69,28 +69,46 @@ class Pipeline:
         inline: bool = False,
         only: Sequence[str] | None = None,
         address: str | None = None,
+        from_savepoint: str | None = None,
+        from_checkpoint: int | None = None,
+        from_scratch: bool = False,
+        accept_duplicates: bool = False,
+        allow_dropped_state: bool = False,
     ) -> RunResult:
         """Run the jobs to their end, on Ray or (`inline`) in this process.
+
+        A job with a `checkpoint:` block goes on from its newest checkpoint if it has one, else
+        from its beginning. `from_savepoint` (a name, a URL or a folder), `from_checkpoint` (a
+        number) and `from_scratch` say otherwise. `accept_duplicates` and `allow_dropped_state`
+        let a start happen that would repeat rows of exactly-once sinks, or drop the state of
+        operators that are gone.
 
         A Ray that this process is connected to is used and left as it is; else `address` is
         joined; else a local Ray is started and shut down at the end. Works in any thread and
         under a running event loop, which it blocks. In the main thread a first Ctrl-C stops in
         order, a second cancels; then `KeyboardInterrupt` is raised.
 
-        Raises `LoadError` for mistakes in the file, `ConfigError` for an unknown id in `only`,
+        Raises `LoadError` for mistakes in the file, `ConfigError` for an unknown id in `only` and
+        for options that contradict each other, `RestoreError` if a job must not start so,
         `ClusterError` or `ResourceError` if there is no Ray to be had, and the error of a job
         that failed (of several: the first one's, with a note of the others).
         """
         from arkflow_ray.attached import StopSignals, check_address, first_failure, run_attached
         from arkflow_ray.observability.display import LogDisplay
         from arkflow_ray.observability.rows import StdoutRows
+        from arkflow_ray.restore_choice import StartOptions, check_jobs, restore_choice
         from arkflow_ray.runtime.launch import RunSettings, launch
 
+        start = StartOptions(
+            from_savepoint, from_checkpoint, from_scratch, accept_duplicates, allow_dropped_state
+        )
+        choice = restore_choice(start)
         selected = self._runnable(only)
+        check_jobs(selected, start)
         check_address(address)
         rows, display = StdoutRows(), LogDisplay()
         environment = os.environ if self._env is None else self._env
-        settings = RunSettings(inline, address, environment)
+        settings = RunSettings(inline, address, environment, choice)
         # SIGTERM is the program's own.
         signals = StopSignals(terminate=False)
         results = run_attached(

@@ -39,7 +39,8 @@ class StartOptions:
     def given(self) -> list[str]:
         """The names of the options that say something."""
         names = (*_BASES, "accept_duplicates", "allow_dropped_state")
-        return [name for name in names if getattr(self, name) not in (None, False)]
+        said = {name: getattr(self, name) for name in names}
+        return [name for name, value in said.items() if value is not None and value is not False]
 
 
 def flag(name: str) -> str:

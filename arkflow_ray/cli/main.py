@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from arkflow_ray.cli.exits import ExitCode, command, say
+from arkflow_ray.cli.operating import operating
 
 app = typer.Typer(
     name="arkflow-ray",
@@ -27,6 +28,7 @@ components = typer.Typer(
     help="What pipelines can be made of.", rich_markup_mode=None, no_args_is_help=True
 )
 app.add_typer(components, name="components")
+app.add_typer(operating)
 
 
 class Format(StrEnum):
@@ -54,6 +56,39 @@ ConfigOption = Annotated[
 LenientOption = Annotated[bool, typer.Option("--lenient", help="Unknown keys are warnings.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 FormatOption = Annotated[Format, typer.Option("-f", "--format", help="How to answer.")]
+InlineOption = Annotated[
+    bool, typer.Option("--inline", help="Without Ray, in this process: for trying.")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(help="A Ray cluster that is running; a local Ray is started without it."),
+]
+OnlyOption = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="ID", help="Run this stream or job. May be repeated."),
+]
+SavepointOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME_OR_URL", help="Begin at this savepoint of the job, or of another."),
+]
+CheckpointOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Begin at this checkpoint, not at the newest.")
+]
+ScratchOption = Annotated[
+    bool, typer.Option("--from-scratch", help="Begin from nothing, though there are checkpoints.")
+]
+DuplicatesOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-duplicates", help="Exactly-once outputs may get again what they have already."
+    ),
+]
+DroppedOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-dropped-state", help="What is kept of operators that are gone may be dropped."
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -88,30 +123,64 @@ def root(
 def run_command(
     file: FileArgument = None,
     config: ConfigOption = None,
-    inline: Annotated[
-        bool, typer.Option("--inline", help="Without Ray, in this process: for trying.")
-    ] = False,
-    address: Annotated[
-        str | None,
-        typer.Option(help="A Ray cluster that is running; a local Ray is started without it."),
-    ] = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--only", metavar="ID", help="Run this stream or job. May be repeated."),
-    ] = None,
+    inline: InlineOption = False,
+    address: AddressOption = None,
+    only: OnlyOption = None,
+    from_savepoint: SavepointOption = None,
+    from_checkpoint: CheckpointOption = None,
+    from_scratch: ScratchOption = False,
+    accept_duplicates: DuplicatesOption = False,
+    allow_dropped_state: DroppedOption = False,
     lenient: LenientOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Run the streams and jobs of FILE to their end.
 
+    A job with a `checkpoint:` block goes on from its newest checkpoint, if it has one.
+
     Rows of `stdout` outputs go to stdout, everything else to stderr. Ctrl-C stops in order, twice
     cancels. With --json, stderr is one JSON object a line, the last of them the result.
     """
-    from arkflow_ray.cli.run import RunOptions, run
+    from arkflow_ray.cli.run import RunOptions, StartOptions, run
 
     if inline and address is not None:
         _misused("--inline runs without Ray: leave --address out")
-    return run(RunOptions(_file(file, config), inline, address, only or [], lenient, as_json))
+    start = StartOptions(
+        from_savepoint, from_checkpoint, from_scratch, accept_duplicates, allow_dropped_state
+    )
+    path = _file(file, config)
+    return run(RunOptions(path, inline, address, only or [], lenient, as_json, start))
+
+
+@app.command("resume")
+@command
+def resume_command(
+    file: FileArgument = None,
+    config: ConfigOption = None,
+    inline: InlineOption = False,
+    address: AddressOption = None,
+    only: OnlyOption = None,
+    from_savepoint: SavepointOption = None,
+    from_checkpoint: CheckpointOption = None,
+    accept_duplicates: DuplicatesOption = False,
+    allow_dropped_state: DroppedOption = False,
+    lenient: LenientOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Run FILE as `run` does, but only if there is a checkpoint to go on from."""
+    from arkflow_ray.cli.run import RunOptions, StartOptions, run
+
+    if inline and address is not None:
+        _misused("--inline runs without Ray: leave --address out")
+    start = StartOptions(
+        from_savepoint,
+        from_checkpoint,
+        accept_duplicates=accept_duplicates,
+        allow_dropped_state=allow_dropped_state,
+        resume=True,
+    )
+    path = _file(file, config)
+    return run(RunOptions(path, inline, address, only or [], lenient, as_json, start))
 
 
 @app.command("validate")

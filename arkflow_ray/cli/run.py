@@ -5,7 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
@@ -28,6 +28,7 @@ from arkflow_ray.observability.rows import StdoutRows
 from arkflow_ray.observability.screen import Screen
 from arkflow_ray.observability.stray import stray_prints_logged
 from arkflow_ray.pipeline import select_jobs
+from arkflow_ray.restore_choice import StartOptions, check_jobs, flag, restore_choice
 from arkflow_ray.runtime.launch import RunSettings, launch
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class RunOptions:
     only: Sequence[str]
     lenient: bool
     as_json: bool
+    start: StartOptions = field(default_factory=StartOptions)
 
 
 def run(options: RunOptions) -> int:
@@ -63,12 +65,18 @@ def run(options: RunOptions) -> int:
 
 
 def _checked(screen: Screen, options: RunOptions) -> int:
+    try:
+        choice = restore_choice(options.start, flag)
+    except ConfigError as error:
+        _tell_error(screen, options, error, ExitCode.USAGE)
+        return ExitCode.USAGE
     project, issues = check(options.path, lenient=options.lenient)
     if project is None or has_errors(issues):
         _tell_mistakes(screen, options, issues)
         return ExitCode.USAGE
     try:
         jobs = select_jobs(project.jobs, options.only)
+        check_jobs(jobs, options.start, flag)
     except ConfigError as error:
         _tell_error(screen, options, error, ExitCode.USAGE)
         return ExitCode.USAGE
@@ -76,18 +84,21 @@ def _checked(screen: Screen, options: RunOptions) -> int:
     try:
         for line in issue_lines(issues):
             _tell_note(screen, options, line)
-        return _run(screen, options, jobs)
+        settings = RunSettings(options.inline, options.address, choice=choice)
+        return _run(screen, options, jobs, settings)
     finally:
         logging.close()
 
 
-def _run(screen: Screen, options: RunOptions, jobs: "Sequence[CheckedJob]") -> int:
+def _run(
+    screen: Screen, options: RunOptions, jobs: "Sequence[CheckedJob]", settings: RunSettings
+) -> int:
     display = LiveDisplay(screen) if screen.live else LogDisplay()
     rows = StdoutRows(screen)
     signals = StopSignals()
     try:
         with stray_prints_logged():
-            results = _attached(options, jobs, display, rows, signals)
+            results = _attached(options, jobs, settings, (display, rows, signals))
     except ArkflowError as error:
         display.close()
         code = _launch_code(error)
@@ -116,12 +127,11 @@ def _sink_types(jobs: "Sequence[CheckedJob]") -> SinkTypes:
 def _attached(
     options: RunOptions,
     jobs: "Sequence[CheckedJob]",
-    display: Display,
-    rows: StdoutRows,
-    signals: StopSignals,
+    settings: RunSettings,
+    watching: tuple[Display, StdoutRows, StopSignals],
 ) -> list[JobResult]:
+    display, rows, signals = watching
     check_address(options.address)
-    settings = RunSettings(options.inline, options.address)
     try:
         return run_attached(
             lambda: launch(jobs, settings, rows, display.phase), signals, display, rows
@@ -207,4 +217,4 @@ def _tell_end(screen: Screen, kind: str, message: str, code: ExitCode) -> None:
     screen.print(json.dumps(told, ensure_ascii=False) + "\n")
 
 
-__all__ = ["RunOptions", "exit_code", "run"]
+__all__ = ["RunOptions", "StartOptions", "exit_code", "run"]

@@ -69,7 +69,6 @@ def _checkpoints(
         "failures": told.failures,
         "error": told.error,
         "savepoints": _savepoints(told.savepoints),
-        "notes": list(told.notes),
     }
 
 

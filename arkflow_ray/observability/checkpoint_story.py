@@ -1,19 +1,11 @@
-"""What happens to a job's checkpoints, told once: restores, failed rounds, savepoints (M2, B6, X4).
+"""What happens to a job's checkpoints, told once: failed rounds and savepoints (B6, X4).
 
 Somebody looks at the status several times a second; this remembers what was told.
 """
 
-from typing import Final
-
 from arkflow_kernel.errors import ArkflowError
-from arkflow_kernel.ids import Generation
-from arkflow_kernel.protocol import CheckpointStatus, JobState, JobStatus
+from arkflow_kernel.protocol import CheckpointStatus, JobStatus
 from arkflow_ray.observability.job_event import JobEvent
-
-NOTHING_RESTORED: Final = "nothing to restore: it starts from the beginning"
-
-_BEGUN: Final = (JobState.RUNNING, JobState.FINISHED)
-"""States in which it is decided what an attempt began from."""
 
 
 class CheckpointStory:
@@ -21,31 +13,15 @@ class CheckpointStory:
 
     def __init__(self, job: str) -> None:
         self._job = job
-        self._begun: Generation | None = None
         self._failures = 0
         self._savepoints: set[str] = set()
-        self._notes: set[str] = set()
 
     def news(self, status: JobStatus) -> list[JobEvent]:
         """What is worth a line and was not told yet."""
         told = status.checkpoints
         if told is None:
             return []
-        return [
-            *self._restored(status, told),
-            *self._failed(told),
-            *self._new_savepoints(told),
-        ]
-
-    def _restored(self, status: JobStatus, told: CheckpointStatus) -> list[JobEvent]:
-        notes = [note for note in told.notes if note not in self._notes]
-        self._notes.update(notes)
-        events = [self._event(note, warning=False) for note in notes]
-        if status.state in _BEGUN and status.generation != self._begun:
-            self._begun = status.generation
-            text = NOTHING_RESTORED if told.restored is None else f"restored from {told.restored}"
-            events.append(self._event(text, warning=False, restored=told.restored))
-        return events
+        return [*self._failed(told), *self._new_savepoints(told)]
 
     def _failed(self, told: CheckpointStatus) -> list[JobEvent]:
         before, self._failures = self._failures, told.failures
@@ -74,4 +50,4 @@ class CheckpointStory:
         return JobEvent(f"job {self._job}: {line}", warning, {"job": self._job, **fields})
 
 
-__all__ = ["NOTHING_RESTORED", "CheckpointStory"]
+__all__ = ["CheckpointStory"]

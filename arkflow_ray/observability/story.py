@@ -15,21 +15,21 @@ AT_ONCE = "at once"
 
 
 class JobStory:
-    """What was told of one job. `checkpoints`: it makes some."""
+    """What was told of one job."""
 
-    def __init__(self, job: str, *, checkpoints: bool = False) -> None:
+    def __init__(self, job: str) -> None:
         self._job = job
         self._told = 0
         self._cause = ""
         self._generation: Generation | None = None
         self._stalled: set[tuple[ChainId, str]] = set()
-        self._saved = CheckpointStory(job) if checkpoints else None
+        self._saved = CheckpointStory(job)
 
     def news(self, status: JobStatus) -> list[JobEvent]:
         """What is worth a line and was not told yet, in the order in which it happened."""
         found = [self._changed(status, change) for change in self._new_transitions(status)]
-        saved = [] if self._saved is None else self._saved.news(status)
-        return [*(event for event in found if event is not None), *saved, *self._waits(status)]
+        told = [event for event in found if event is not None]
+        return [*told, *self._saved.news(status), *self._waits(status)]
 
     def _new_transitions(self, status: JobStatus) -> list[Transition]:
         new = [change for change in status.transitions if change.number > self._told]
@@ -54,6 +54,10 @@ class JobStory:
                 return None
             tail = "; this attempt ends" if first else ""
             return JobEvent(self._line(change.cause) + tail, True, fields)
+        # What the log said: where it begins, what it found, that there is nothing left to do.
+        asked = change.before is JobState.DEPLOYING and status.checkpoints is not None
+        if asked and change.after in (JobState.DEPLOYING, JobState.FINISHED):
+            return JobEvent(self._line(change.cause), False, fields)
         # A job that is stopped after a failure has no error that would tell of it.
         told = (JobState.DEPLOYING, JobState.STOPPED)
         if change.before is JobState.RESTARTING and change.after in told:

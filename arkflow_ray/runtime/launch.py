@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from arkflow_kernel.job_runner_adapter import NEWEST
 from arkflow_kernel.ports import LineOutput
-from arkflow_kernel.snapshot import RestoreChoice
+from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
@@ -44,7 +43,8 @@ def launch(
     """Start all jobs. Blocks while Ray starts, and tells `on_phase` what it does.
 
     Raises `ClusterError` or `ResourceError` if there is no Ray to be had, `ConfigError` for a
-    secret that is not set. What goes wrong later is in the jobs' outcomes.
+    secret that is not set, `StoreError` for a checkpoint root that is refused. What goes wrong
+    later is in the jobs' outcomes.
     """
     graphs = [job.graph for job in jobs if job.graph is not None]
     assert len(graphs) == len(jobs), "only jobs without mistakes can be started"
@@ -65,7 +65,8 @@ def _inline(
     running, stores = [], InlineStores()
     try:
         for graph in graphs:
-            components = RegistryComponents(_secrets(graph, settings.environment), lines)
+            secrets = _secrets(graph, settings.environment)
+            components = RegistryComponents(secrets, lines, graph.job)
             store = stores.open(graph)
             runner = InlineRunner(components, SystemClock(), store=store, caller=ThreadCaller())
             running.append(RunningJob(graph, runner.run_job(graph, settings.choice)))

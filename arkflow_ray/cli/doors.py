@@ -1,0 +1,216 @@
+"""What the commands for running jobs do: knock at a door, print the answer."""
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from arkflow_ray.cli.exits import ExitCode, say
+from arkflow_ray.door.client import ask, find_door, find_doors
+from arkflow_ray.door.messages import (
+    BadRequestError,
+    DoorError,
+    NotReachableError,
+    RefusedError,
+    Request,
+    SeveralRunsError,
+    WaitedTooLongError,
+    name_fault,
+)
+
+
+def list_jobs(*, as_json: bool) -> int:
+    """Print every job that has a door on this machine."""
+    found, silent = [], []
+    for door in find_doors():
+        try:
+            found.append(ask(door, Request("status"), None))
+        except DoorError as error:
+            silent.append({"job": door.name.stem, "pid": door.pid, "error": error.message})
+    if as_json:
+        print(json.dumps({"jobs": found, "silent": silent}, ensure_ascii=False))
+        return ExitCode.DONE
+    for each in silent:
+        say(str(each["error"]))
+    if not found:
+        print("no job runs on this machine as this user")
+        return ExitCode.DONE
+    width = max(len(told["job"]) for told in found)
+    for told in found:
+        print(
+            f"{told['job']:{width}}  {told['state']:10}  pid {told['pid']:<8} "
+            f"since {told['started_at']}  {_saved(told)}"
+        )
+    return ExitCode.DONE
+
+
+def show_status(job: str, *, as_json: bool) -> int:
+    """Print the status of a running job."""
+    told, code = _asked(job, Request("status"), None, as_json=as_json)
+    if told is not None:
+        print(json.dumps(told, ensure_ascii=False) if as_json else status_text(told))
+    return code
+
+
+def stop_job(
+    job: str, *, drain: bool, savepoint: str | None, timeout_s: float, as_json: bool
+) -> int:
+    """Stop a running job in order. `savepoint`: its name, "" for one of the time; None: none."""
+    name = None if savepoint is None else savepoint or default_name()
+    if not _fine(name, as_json=as_json):
+        return ExitCode.USAGE
+    request = Request("stop", drain, name)
+    told, code = _asked(job, request, timeout_s, as_json=as_json)
+    if told is None:
+        return code
+    if as_json:
+        print(json.dumps(told, ensure_ascii=False))
+        return code
+    verb = "was" if told["outcome"] == "stopped" else "has"
+    kept = "" if told["checkpoint"] is None else f"; its last checkpoint is {told['checkpoint']}"
+    print(f"job '{told['job']}' {verb} {told['outcome']}{kept}")
+    if name is not None:
+        print(f"savepoint '{name}': {told['url']}")
+    return code
+
+
+def make_savepoint(job: str, name: str | None, *, timeout_s: float, as_json: bool) -> int:
+    """Make a savepoint of a running job."""
+    named = name or default_name()
+    if not _fine(named, as_json=as_json):
+        return ExitCode.USAGE
+    told, code = _asked(job, Request("savepoint", savepoint=named), timeout_s, as_json=as_json)
+    if told is not None:
+        print(json.dumps(told, ensure_ascii=False) if as_json else told["url"])
+    return code
+
+
+def default_name() -> str:
+    """`sp-20261130T041000Z`: a savepoint's name by the time."""
+    return datetime.now(UTC).strftime("sp-%Y%m%dT%H%M%SZ")
+
+
+def status_text(told: dict[str, Any]) -> str:
+    """A status for a person."""
+    lines = [f"{told['job']}: {told['state']}" + (f" ({told['cause']})" if told["cause"] else "")]
+    lines.append(f"  process   {told['pid']}, since {told['started_at']}")
+    lines.append(f"  chains    {told['ready']} of {told['chains']} are up, {told['mode']} mode")
+    lines.append(f"  read      {told['rows_read']:,} rows, {told['bad_rows']:,} bad")
+    for sink, rows in told["rows_written"].items():
+        lines.append(f"  written   {rows:,} rows to {sink}")
+    if told["restarts"]:
+        lines.append(f"  restarts  {told['restarts']:,}; the figures are of the last attempt")
+    for wait in told["waits"]:
+        seconds = wait["waited_ms"] / 1000
+        what = f"{wait['on']}: {wait['detail']}"
+        lines.append(f"  waits     chain '{wait['chain']}' for {seconds:.0f} s for {what}")
+    if told["checkpoints"] is not None:
+        lines += _checkpoint_lines(told["checkpoints"])
+    if told["error"] is not None:
+        lines.append(f"  error     {told['error']['message']}")
+    return "\n".join(lines)
+
+
+def _checkpoint_lines(told: dict[str, Any]) -> list[str]:
+    lines = [f"  saves in  {told['root'] or 'a folder of this run, which goes with it'}"]
+    lines.append(f"  restored  {told['restored'] or 'nothing'}")
+    if told["last"] is not None:
+        age = "" if told["age_ms"] is None else f", {age_text(told['age_ms'])} ago"
+        took = f"took {told['duration_ms']:,} ms, {told['new_bytes']:,} new bytes"
+        lines.append(f"  saved     checkpoint {told['last']}{age}; {took}")
+    if told["under_way"] is not None:
+        missing = ", ".join(told["missing"][:5]) or "its record"
+        lines.append(f"  saving    checkpoint {told['under_way']}; waits for {missing}")
+    if told["failures"]:
+        lines.append(f"  failed    {told['failures']} rounds in a row: {told['error']}")
+    for name, end in told["savepoints"].items():
+        lines.append(f"  savepoint {name}: {end.get('url') or 'failed: ' + end['error']}")
+    return lines
+
+
+def age_text(age_ms: int) -> str:
+    """How long ago, in the unit that a person would use."""
+    seconds = age_ms / 1000
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _saved(told: dict[str, Any]) -> str:
+    checkpoints = told["checkpoints"]
+    if checkpoints is None:
+        return "no checkpoints"
+    if checkpoints["last"] is None:
+        return "no checkpoint yet"
+    age = "" if checkpoints["age_ms"] is None else f", {age_text(checkpoints['age_ms'])} ago"
+    return f"checkpoint {checkpoints['last']}{age}"
+
+
+def _asked(
+    job: str, request: Request, timeout_s: float | None, *, as_json: bool
+) -> tuple[dict[str, Any] | None, ExitCode]:
+    """The answer of a job's door; without one, what was wrong is printed."""
+    try:
+        door = find_door(job)
+        return ask(door, request, timeout_s, _progress(as_json)), ExitCode.DONE
+    except (DoorError, KeyboardInterrupt) as error:
+        code, message = _verdict(error, job, timeout_s)
+        tell_error(type(error).__name__, message, code, as_json=as_json)
+        return None, code
+
+
+def _verdict(
+    error: DoorError | KeyboardInterrupt, job: str, timeout_s: float | None
+) -> tuple[ExitCode, str]:
+    stands = f"what you asked for stands; `arkflow-ray status {job}` shows how it is"
+    match error:
+        case NotReachableError():
+            return ExitCode.NO_CLUSTER, error.message
+        case SeveralRunsError() | BadRequestError():
+            return ExitCode.USAGE, error.message
+        case RefusedError():
+            return ExitCode.FAILED, f"job '{job}': {error.message}"
+        case WaitedTooLongError():
+            return ExitCode.FAILED, f"job '{job}': not done after {timeout_s:g} s; {stands}"
+        case _:
+            return ExitCode.CANCELLED, f"no longer waiting; {stands}"
+
+
+def tell_error(kind: str, message: str, code: ExitCode, *, as_json: bool) -> None:
+    """What went wrong: a line on stderr, or the answer in JSON."""
+    if as_json:
+        told = {"error": {"type": kind, "message": message}, "exit_code": int(code)}
+        print(json.dumps(told, ensure_ascii=False))
+    else:
+        say(message)
+
+
+def _progress(as_json: bool) -> Callable[[str], None]:
+    def tell(text: str) -> None:
+        if as_json:
+            print(json.dumps({"progress": text}, ensure_ascii=False), file=sys.stderr, flush=True)
+        else:
+            say(text)
+
+    return tell
+
+
+def _fine(name: str | None, *, as_json: bool) -> bool:
+    fault = None if name is None else name_fault(name)
+    if fault is not None:
+        tell_error("BadRequestError", fault, ExitCode.USAGE, as_json=as_json)
+    return fault is None
+
+
+__all__ = [
+    "age_text",
+    "default_name",
+    "list_jobs",
+    "make_savepoint",
+    "show_status",
+    "status_text",
+    "stop_job",
+    "tell_error",
+]

@@ -1,0 +1,126 @@
+"""`status`, `jobs`, `stop`, `savepoint`, `checkpoints`: what is done with jobs that run or ran.
+
+Only names and options; the work is in `doors.py` and `history.py`.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from arkflow_ray.cli.exits import command
+
+DEFAULT_TIMEOUT_S: Final = 660.0
+"""A round may take ten minutes before it fails (B5); then there is an answer."""
+
+operating = typer.Typer(rich_markup_mode=None)
+
+JobArgument = Annotated[
+    str, typer.Argument(metavar="JOB", help="The job's id; ID.PID if it runs more than once.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        metavar="SECONDS",
+        min=0.001,
+        help="Wait for so long; what was asked for stands afterwards too.",
+    ),
+]
+
+
+@operating.command("jobs")
+@command
+def jobs_command(as_json: JsonOption = False) -> int:
+    """List the jobs that run on this machine as this user."""
+    from arkflow_ray.cli.doors import list_jobs
+
+    return list_jobs(as_json=as_json)
+
+
+@operating.command("status")
+@command
+def status_command(job: JobArgument, as_json: JsonOption = False) -> int:
+    """Show how a running JOB is: its state, rows, checkpoints, and what it waits for."""
+    from arkflow_ray.cli.doors import show_status
+
+    return show_status(job, as_json=as_json)
+
+
+class _StopCommand(TyperCommand):
+    """Lets `--savepoint` stand without a name: behind JOB, or before another option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        filled = []
+        for arg, following in zip(args, [*args[1:], "-"], strict=False):
+            filled.append(arg)
+            if arg == "--savepoint" and following.startswith("-"):
+                filled.append("")
+        rest: list[str] = super().parse_args(ctx, filled)
+        return rest
+
+
+@operating.command("stop", cls=_StopCommand)
+@command
+def stop_command(
+    job: JobArgument,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Its data count as ended: windows fire, all goes out.")
+    ] = False,
+    savepoint: Annotated[
+        str | None,
+        typer.Option(metavar="[NAME]", help="Its last checkpoint is a savepoint, too."),
+    ] = None,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    as_json: JsonOption = False,
+) -> int:
+    """Stop a running JOB in order, and wait until it has stopped.
+
+    What it keeps is in its last checkpoint, from which the next `run` goes on.
+    """
+    from arkflow_ray.cli.doors import stop_job
+
+    return stop_job(job, drain=drain, savepoint=savepoint, timeout_s=timeout, as_json=as_json)
+
+
+@operating.command("savepoint")
+@command
+def savepoint_command(
+    job: JobArgument,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="sp-<time> without one.")
+    ] = None,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    as_json: JsonOption = False,
+) -> int:
+    """Make a savepoint of a running JOB, which goes on; print where it lies."""
+    from arkflow_ray.cli.doors import make_savepoint
+
+    return make_savepoint(job, name, timeout_s=timeout, as_json=as_json)
+
+
+@operating.command("checkpoints")
+@command
+def checkpoints_command(
+    job: JobArgument,
+    config: Annotated[
+        Path | None,
+        typer.Option("-c", "--config", metavar="FILE", help="The file of the job."),
+    ] = None,
+    root: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where checkpoints lie; not needed while JOB runs."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """List the checkpoints and savepoints of JOB, newest first.
+
+    Says which of them can be restored, and which one the next start would take.
+    """
+    from arkflow_ray.cli.history import list_checkpoints
+
+    return list_checkpoints(job, config=config, root=root, as_json=as_json)
+
+
+__all__ = ["DEFAULT_TIMEOUT_S", "operating"]
