@@ -13,12 +13,14 @@ from urllib.parse import urlsplit
 from arkflow_kernel.errors import Issue
 from arkflow_ray.components.config_path import ConfigPath, render_path
 
-SCHEMES: Final = ("file", "s3", "gs", "az", "hdfs")
+SCHEMES: Final = ("file", "s3", "gs", "az")
 """Stores whose exclusive create can be trusted (M1)."""
 
 _KEY: Final = "object_store_uri"
 _FILE: Final = "file://"
+_LOCALHOST: Final = "localhost/"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://(.*)", re.DOTALL)
+_HALF: Final = re.compile(r"(?:file|memory|s3|gs|az):(?!//)", re.IGNORECASE)
 _ALIASES: Final = {
     "s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "az", "abfss": "az", "azure": "az",
     "wasb": "az", "wasbs": "az", "local": "file",
@@ -33,11 +35,12 @@ def make_absolute(data: dict[str, Any]) -> None:
     for _, block in _blocks(data):
         root = block[_KEY]
         found = _SCHEME.match(root)
-        if root.strip() and found is None and "::" not in root:
+        if root.strip() and found is None and "::" not in root and not _HALF.match(root):
             block[_KEY] = _FILE + os.path.abspath(os.path.expanduser(root))
         elif found is not None and found[1].lower() == "file":
-            # `file://x/y` names the relative path x/y to every reader of URLs here.
-            block[_KEY] = _FILE + os.path.abspath(found[2]) if found[2] else root
+            local = found[2].startswith(_LOCALHOST)
+            path = found[2].removeprefix("localhost") if local else found[2]
+            block[_KEY] = _FILE + os.path.abspath(path) if path.startswith("/") else root
 
 
 def root_issues(data: dict[str, Any]) -> list[Issue]:
@@ -52,10 +55,12 @@ def root_issues(data: dict[str, Any]) -> list[Issue]:
 
 def _wrong(root: str) -> str | None:
     """Why a root is refused. An empty one is the rules of jobs' to refuse."""
+    if "::" in root:
+        return f"`::` chains file systems; checkpoints need one that they can trust: {_known()}"
     found = _SCHEME.match(root)
     if found is None:
-        chained = "`::` chains file systems; checkpoints need one that they can trust"
-        return f"{chained}: {_known()}" if root.strip() else None
+        scheme = root.partition(":")[0]
+        return f"the `//` is missing; write `{scheme}://…`" if _HALF.match(root) else None
     scheme, rest = found[1].lower(), found[2]
     if scheme == "memory":
         text = "`memory://` belongs to one process, and a job's processes do not share it"
@@ -65,11 +70,12 @@ def _wrong(root: str) -> str | None:
     if scheme not in SCHEMES:
         return f"checkpoints cannot lie in `{scheme}://`; use {_known()}"
     if scheme == "file":
-        return None if rest else "the folder is missing; write `file:///…`"
-    return _wrong_remote(root, scheme)
+        text = "a `file://` root has an absolute path: write `file:///…`, or a path alone"
+        return None if rest.startswith("/") else text
+    return _wrong_remote(root, scheme, rest)
 
 
-def _wrong_remote(root: str, scheme: str) -> str | None:
+def _wrong_remote(root: str, scheme: str, rest: str) -> str | None:
     try:
         parts = urlsplit(root)
     except ValueError:
@@ -80,6 +86,8 @@ def _wrong_remote(root: str, scheme: str) -> str | None:
         text = "a root of checkpoints has no credentials and no `?…` or `#…`: it is shown in logs"
         advice = "and kept in records; give them by the environment of the processes"
         return f"{text} {advice}, and write `{scheme}://bucket/folder`"
+    if any(part in ("", ".", "..") for part in rest.strip("/").split("/")):
+        return f"it holds an empty, `.` or `..` part; write `{scheme}://bucket/folder`"
     return None
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from arkflow_kernel.plan import CheckpointPlan
+from arkflow_ray.checkpoint.roots import parse_root
 from arkflow_ray.config.project import CheckedProject, check_file
 
 Write = Callable[..., Path]
@@ -46,7 +47,7 @@ def _plan(checked: CheckedProject) -> CheckpointPlan:
         ("../x", "file://{parent}/x"),
         ("/var/ckpt", "file:///var/ckpt"),
         ("file:///var/ckpt/", "file:///var/ckpt"),
-        ("file://ckpt", "file://{cwd}/ckpt"),
+        ("file://localhost/var/x", "file:///var/x"),
         ("~/x", "file://{home}/x"),
         ("ckpt/${env:USER}", "file://{cwd}/ckpt/me"),
         ("a@b", "file://{cwd}/a@b"),
@@ -61,7 +62,9 @@ def test_a_local_root_is_absolute_and_one_text_whatever_its_spelling(
     """C8."""
     told = {"cwd": os.getcwd(), "parent": Path.cwd().parent, "home": Path.home()}
     checked = _checked(write, FILE.replace("ROOT", f"'{root}'"))
-    assert _plan(checked).root == expected.format(**told)
+    absolute = _plan(checked).root
+    assert absolute == expected.format(**told)
+    assert parse_root(absolute).url == absolute, "the store reads it otherwise"
 
 
 @pytest.mark.parametrize(
@@ -70,10 +73,14 @@ def test_a_local_root_is_absolute_and_one_text_whatever_its_spelling(
         ("memory://x", "a job's processes do not share it; use a folder: `file:///…`"),
         ("s3a://b/x", "`s3a://` is not a name of a store here; write `s3://…`"),
         ("ftp://h/x", "checkpoints cannot lie in `ftp://`; use `file://`, `s3://`"),
-        ("zip://x::s3://b", "checkpoints cannot lie in `zip://`"),
+        ("file:/x", "the `//` is missing; write `file://…`"),
+        ("hdfs://h/x", "checkpoints cannot lie in `hdfs://`"),
+        ("zip://x::s3://b", "`::` chains file systems"),
+        ("s3://b/../x", "it holds an empty, `.` or `..` part"),
+        ("file://ckpt", "a `file://` root has an absolute path"),
         ("x::y", "`::` chains file systems"),
         ("s3:///x", "the bucket is missing; write `s3://bucket/folder`"),
-        ("file://", "the folder is missing"),
+        ("file://", "a `file://` root has an absolute path"),
         ("s3://[x/y", "this is not a URL"),
         ("s3://key:hunter2@b/x", "no credentials and no `?…`"),
         ("s3://b/x?token=hunter2", "no credentials and no `?…`"),
