@@ -30,8 +30,11 @@ class Bucket(Protocol):
     A key is written whole or not at all, and shows its new bytes at once.
     """
 
-    def create(self, key: str, parts: Sequence[memoryview]) -> bool:
-        """Write a key if it is not there. False: it is there."""
+    def create(self, key: str, parts: Sequence[memoryview], writer: str) -> bool:
+        """Write a key if it is not there. False: it is there, and by another writer, where the
+        store can tell: a client or a proxy may send a request twice, and `writer` is new in each
+        create, but the same when that is tried again.
+        """
         ...
 
     def get(self, key: str, first: int = 0, length: int | None = None) -> Part | None:
@@ -55,7 +58,7 @@ class Bucket(Protocol):
         ...
 
     def close(self) -> None:
-        """Release connections. Called once."""
+        """Release what is this bucket's alone. Called once."""
         ...
 
 

@@ -1,5 +1,6 @@
 """The objects of a job in a bucket: uploaded whole, and looked at after every upload (M1)."""
 
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class BucketObjects:
             data = pa.py_buffer(self._read(ref, offset, wanted))
         else:
             data = pa.allocate_buffer(wanted)
-            view = memoryview(data)
+            view = memoryview(data).cast("B")
             for first in range(0, wanted, self._read_bytes):
                 size = min(self._read_bytes, wanted - first)
                 view[first : first + size] = self._read(ref, offset + first, size)
@@ -86,8 +87,10 @@ class BucketObjects:
         key = self._key(name)
         ref = ObjectRef(name, sum(part.nbytes for part in data), checksum(data))
 
+        writer = secrets.token_hex(16)
+
         def write() -> None:
-            made = self._bucket.create(key, data)
+            made = self._bucket.create(key, data, writer)
             if self._bucket.size(key) != ref.size:
                 if made:
                     raise LostWriteError("it confirmed the write, and does not have it")

@@ -1,8 +1,8 @@
 """Google Cloud Storage and Azure through fsspec's clients: exclusive by generation 0 and by
 `If-None-Match`, which both call `mode="create"`.
 
-The clients may repeat a request by themselves: a create that is told as refused may be our own.
-The log reads back who wrote a slot, so that is no more than a detour.
+The clients repeat requests by themselves: a create that is told as refused may be our own. The
+log reads who wrote a slot that is taken, so that is no more than a detour.
 """
 
 import inspect
@@ -30,7 +30,7 @@ class FsspecBucket:
                 "exclusively; install a newer one"
             )
 
-    def create(self, key: str, parts: Sequence[memoryview]) -> bool:
+    def create(self, key: str, parts: Sequence[memoryview], writer: str) -> bool:  # noqa: ARG002
         """See `Bucket`."""
         try:
             self._fs.pipe_file(key, b"".join(parts), mode="create")

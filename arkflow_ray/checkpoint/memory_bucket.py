@@ -13,7 +13,7 @@ class MemoryBucket:
     _keys: Final[dict[str, bytes]] = {}
     _lock: Final = threading.Lock()
 
-    def create(self, key: str, parts: Sequence[memoryview]) -> bool:
+    def create(self, key: str, parts: Sequence[memoryview], writer: str) -> bool:  # noqa: ARG002
         """See `Bucket`."""
         data = b"".join(parts)
         with self._lock:

@@ -3,6 +3,8 @@
 A store that confirms what it does not keep is found out here, not at the next restore.
 """
 
+import secrets
+
 from arkflow_ray.checkpoint.bucket import Bucket, Listing
 from arkflow_ray.checkpoint.retries import Retrier
 from arkflow_ray.checkpoint.roots import checked_path
@@ -31,8 +33,9 @@ class BucketFiles:
     def create(self, path: str, data: bytes) -> bool:
         """See `LogFiles`."""
         key = self._key(path)
+        writer = secrets.token_hex(16)
         made = self._retrier.create(
-            f"create {path}", lambda: self._bucket.create(key, [memoryview(data)])
+            f"create {path}", lambda: self._bucket.create(key, [memoryview(data)], writer)
         )
         if made and self.read(path) != data:
             raise self._retrier.unknown(

@@ -74,14 +74,13 @@ class Retrier:
     def create(self, doing: str, call: Callable[[], bool]) -> bool:
         """Whether an exclusive create made the file; False: it was there before (M1).
 
-        Only what certainly did nothing is tried again. If it turns out that the file is there
-        after a try that the store may have done all the same: `UnknownOutcomeError`.
+        Only what did nothing, by the store's word, is tried again. `UnknownOutcomeError` if a try
+        may have made the file.
         """
-        doubtful: Exception | None = None
         attempt = 1
         while True:
             try:
-                made = call()
+                return call()
             except StoreError:
                 raise
             except Exception as error:  # each client of a store has errors of its own
@@ -90,13 +89,8 @@ class Retrier:
                     raise self.unknown(doing, told(error)) from error
                 if trouble is Trouble.REFUSED or attempt >= self.patience.tries:
                     raise self.failure(doing, error, attempt) from error
-                doubtful = error if trouble is Trouble.BUSY else doubtful
-                self.pause(attempt)
-                attempt += 1
-                continue
-            if made or doubtful is None:
-                return made
-            raise self.unknown(doing, f"it is there after a try that failed: {told(doubtful)}")
+            self.pause(attempt)
+            attempt += 1
 
     def pause(self, attempt: int) -> None:
         """Wait before try number `attempt` + 1; `StoreError` once closed."""

@@ -89,8 +89,8 @@ def checked_path(path: str) -> str:
 
 def _local(text: str, rest: str) -> Root:
     path = rest.removeprefix("localhost") if rest.startswith("localhost/") else rest
-    if not path.startswith("/"):
-        raise _refused(text, "a `file://` root has an absolute path: `file:///var/checkpoints`")
+    if not path:
+        raise _refused(text, "its path is missing: `file:///var/checkpoints`")
     return Root("file", os.path.abspath(path))
 
 

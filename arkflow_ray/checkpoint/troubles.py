@@ -14,13 +14,17 @@ TEXT_CHARS_MAX: Final = 400
 """So much of a client's error text goes into ours."""
 
 
+_NO_RETRIES: Final = "(reached max retries: 0)"
+"""botocore says so of every failure; its retries are ours."""
+
+
 class Trouble(Enum):
     """What a failed call may have done."""
 
     UNSENT = "unsent"
     """Nothing for certain; the same call may pass later."""
     BUSY = "busy"
-    """Nothing, says the store, which is overloaded; whoever answered for it may be mistaken."""
+    """Nothing: the store is overloaded."""
     UNKNOWN = "unknown"
     """Nothing or everything."""
     REFUSED = "refused"
@@ -55,6 +59,7 @@ _REFUSED: Final = frozenset(
 )
 _CODES: Final = {
     "ConditionalRequestConflict": Trouble.UNSENT,
+    "InvalidPart": Trouble.UNKNOWN,  # a part was lost: the whole upload is done again
     "OperationAborted": Trouble.UNSENT,
     "RequestTimeout": Trouble.UNSENT,  # the store did not get the whole request
     "SlowDown": Trouble.BUSY,
@@ -127,7 +132,8 @@ def told(error: BaseException) -> str:
         return f"{error.strerror} ({errno.errorcode.get(error.errno or 0, error.errno)})"
     if isinstance(error, TimeoutError):
         return "no answer in time"
-    text = shown(" ".join(str(error).split()))[:TEXT_CHARS_MAX]
+    text = " ".join(str(error).replace(_NO_RETRIES, "").split())
+    text = shown(text).rstrip(".")[:TEXT_CHARS_MAX]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -6,6 +6,7 @@ A folder of tests that needs S3 says in its conftest:
 
 import contextlib
 import importlib.util
+import os
 import re
 import secrets
 import subprocess
@@ -68,10 +69,16 @@ def send(
 def running_server(folder: Path) -> Iterator[int]:
     """Start a server, and end it with the context; its port."""
     said = folder / "s3-server.log"
+    short_pages = {**os.environ, "MOTO_S3_DEFAULT_MAX_KEYS": "7"}  # so that listings have several
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with open(said, "wb") as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=folder
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=short_pages,
         )
     try:
         yield _port(process, said)
