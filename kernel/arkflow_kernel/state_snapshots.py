@@ -234,7 +234,7 @@ class ChainStates:
             return
 
     def _merge(self, objects: ObjectStore, part: _Part) -> None:
-        due = merge_due([ref.length for ref in part.runs])
+        due = merge_due([ref.rows for ref in part.runs])
         if due is None:
             return
         first, end = due

@@ -133,6 +133,8 @@ _ALIKE = 2
 def merge_due(sizes: Seq[int]) -> tuple[int, int] | None:
     """Which runs to merge next, as a range of their numbers; None for none. Oldest first.
 
+    `sizes` are rows: the bytes of small runs are mostly their schema.
+
     All of them when those above the oldest exceed half of it; else the newest ones, when there
     are eight of about one size. So an entry is rewritten about once per factor of eight between
     what a checkpoint adds and half of the state, and once per base merge (M7).

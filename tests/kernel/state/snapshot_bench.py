@@ -54,6 +54,10 @@ class Objects:
         """They are no files."""
         return None
 
+    def is_copy(self, ref: ObjectRef, path: Path) -> bool:
+        """They are no files."""
+        return False
+
     def _fail(self) -> None:
         if self.failures:
             self.failures -= 1
