@@ -1,8 +1,16 @@
 """One Ray for all tests of this folder that run in this process; it is never shut down by a job."""
 
+import pathlib
 from collections.abc import Iterator
 
 import pytest
+
+from arkflow_kernel.snapshot import RestoreChoice
+from arkflow_ray.config.project import check_file
+from arkflow_ray.runtime import ray_session
+from arkflow_ray.runtime.launch import RunSettings, launch
+from arkflow_ray.runtime.running import RunningJobs
+from tests.integration.running_jobs import Printed, Running, Start
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +25,28 @@ def shared_ray() -> Iterator[None]:
     yield
     assert ray.is_initialized(), "a job shut down a Ray that it did not start"
     session.close()
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start the one job of a YAML text. Closed at the end."""
+    # The Ray of these tests is as small as their machine, and one chain asks for a whole CPU of it.
+    monkeypatch.setattr(ray_session, "CPUS_PER_CHAIN_CLUSTER", ray_session.CPUS_PER_CHAIN_LOCAL)
+    started: list[RunningJobs] = []
+
+    def begin(
+        text: str, printed: Printed | None = None, choice: RestoreChoice | None = None
+    ) -> Running:
+        path = tmp_path / "pipeline.yaml"
+        path.write_text(text)
+        project = check_file(path)
+        assert project.ok, "\n".join(str(issue) for issue in project.issues)
+        (job,) = project.jobs
+        settings = RunSettings(choice=choice or RestoreChoice())
+        jobs = launch([job], settings, printed or Printed(), lambda _: None)
+        started.append(jobs)
+        return Running(jobs)
+
+    yield begin
+    for jobs in started:
+        jobs.close()

@@ -6,27 +6,18 @@ import os
 import pathlib
 import re
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import pytest
 
-from arkflow_kernel.errors import ActorLostError, ProcessingError, ResourceError
+from arkflow_kernel.errors import ProcessingError, ResourceError
 from arkflow_kernel.ids import ChainId
-from arkflow_kernel.plan import Mode
-from arkflow_kernel.protocol import JobState, JobStatus, OutcomeKind
-from arkflow_kernel.restart import KEEPS_STATE
-from arkflow_ray.config.project import check_file
+from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_ray.runtime import ray_session
 from arkflow_ray.runtime.channel_folder import channel_folder_path
-from arkflow_ray.runtime.launch import RunSettings, launch
-from arkflow_ray.runtime.os_process import OsProcess, started_ticks
-from arkflow_ray.runtime.running import RunningJob, RunningJobs
+from tests.integration.running_jobs import Printed, Start, alive, causes
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(240)]
 
-DEADLINE_S = 100.0
 CHAINS = ("source-0", "p0-sql-0", "sink-0")
 ROWS = 3_000
 ROWS_PER_SECOND = 400
@@ -57,92 +48,6 @@ streams:
 """
 
 
-class Printed:
-    """The driver's stdout: keeps lines, and prints none while it is `held`."""
-
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-        self.free = threading.Event()
-        self.free.set()
-        self._changed = threading.Condition()
-
-    def put(self, lines: bytes) -> None:
-        assert self.free.wait(DEADLINE_S)
-        with self._changed:
-            self.lines += lines.splitlines()
-            self._changed.notify_all()
-
-    def wait_for(self, count: int) -> None:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.lines) >= count, DEADLINE_S)
-
-
-class Running:
-    """The one job of a test."""
-
-    def __init__(self, jobs: RunningJobs) -> None:
-        self.jobs = jobs
-        (self.job,) = jobs.jobs.values()
-
-    @property
-    def status(self) -> JobStatus:
-        return self.job.status()
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition that the job's status will fulfil, with a deadline."""
-        for _ in range(int(DEADLINE_S / 0.1)):
-            if condition():
-                return
-            self.jobs.wait(0.1)
-        raise AssertionError(self.status)
-
-    def until_at_work(self, restarts: int = 0) -> dict[str, int]:
-        """The processes of all chains of an attempt, once each of them has said that it runs."""
-        self.until(lambda: self._at_work(restarts))
-        return {chain: usage.pid for chain, usage in self.status.usage.items()}
-
-    def _at_work(self, restarts: int) -> bool:
-        status = self.status
-        reported = len(status.usage) == len(self.job.graph.chains)
-        rows = all(chain.rows_in for chain in status.chains.values())
-        alive_all = all(alive(usage.pid) for usage in status.usage.values())
-        running = status.state is JobState.RUNNING and status.restarts == restarts
-        return reported and rows and alive_all and running
-
-    def end(self) -> RunningJob:
-        """The job after its end."""
-        assert self.jobs.wait(DEADLINE_S), self.status
-        return self.job
-
-
-Start = Callable[..., Running]
-
-
-@pytest.fixture
-def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Start the one job of a YAML text; `mode` instead of the planned one. Closed at the end."""
-    # The Ray of these tests is as small as their machine, and one chain asks for a whole CPU of it.
-    monkeypatch.setattr(ray_session, "CPUS_PER_CHAIN_CLUSTER", ray_session.CPUS_PER_CHAIN_LOCAL)
-    started: list[RunningJobs] = []
-
-    def begin(text: str, printed: Printed | None = None, mode: Mode | None = None) -> Running:
-        path = tmp_path / "pipeline.yaml"
-        path.write_text(text)
-        project = check_file(path)
-        assert project.ok, "\n".join(str(issue) for issue in project.issues)
-        (job,) = project.jobs
-        assert job.graph is not None
-        if mode is not None:
-            job = replace(job, graph=replace(job.graph, mode=mode))
-        jobs = launch([job], RunSettings(), printed or Printed(), lambda _: None)
-        started.append(jobs)
-        return Running(jobs)
-
-    yield begin
-    for jobs in started:
-        jobs.close()
-
-
 @pytest.fixture
 def files(tmp_path: pathlib.Path) -> str:
     """A job from file to file over three chains, with its input."""
@@ -157,16 +62,6 @@ def written(folder: pathlib.Path) -> list[int]:
     for part in sorted(path for path in folder.rglob("*.json*") if path.is_file()):
         lines += part.read_text().splitlines()
     return [json.loads(line)["n"] for line in lines]
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs or may run again (a zombie does not)."""
-    return OsProcess(pid, started_ticks(pid)).is_alive()
-
-
-def causes(status: JobStatus) -> str:
-    """Why the job's state changed, all of it."""
-    return "\n".join(change.cause for change in status.transitions)
 
 
 def test_rows_keep_their_order_over_three_chains(start: Start, tmp_path: pathlib.Path) -> None:
@@ -279,15 +174,6 @@ streams:
     assert error.operator == "bad"
     assert "'bad' ended 3 attempts in a row with the same error" in "".join(error.__notes__)
     assert job.status().restarts == 2
-
-
-def test_a_job_that_keeps_state_is_not_restarted_without_checkpoints(start: Start) -> None:
-    running = start(ENDLESS, mode=Mode.CHECKPOINT)
-    os.kill(running.until_at_work()["p0-sql-0"], signal.SIGKILL)
-    job = running.end()
-    assert job.outcome is not None
-    assert isinstance(job.outcome.error, ActorLostError)
-    assert KEEPS_STATE in job.status().cause
 
 
 def test_stop_ends_all_chains_in_order_and_everything_is_written(start: Start) -> None:
