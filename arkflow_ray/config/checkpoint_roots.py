@@ -40,7 +40,7 @@ def make_absolute(data: dict[str, Any]) -> None:
         elif found is not None and found[1].lower() == "file":
             local = found[2].startswith(_LOCALHOST)
             path = found[2].removeprefix("localhost") if local else found[2]
-            block[_KEY] = _FILE + os.path.abspath(path) if path.startswith("/") else root
+            block[_KEY] = _FILE + os.path.abspath(path) if path else root
 
 
 def root_issues(data: dict[str, Any]) -> list[Issue]:
@@ -70,8 +70,7 @@ def _wrong(root: str) -> str | None:
     if scheme not in SCHEMES:
         return f"checkpoints cannot lie in `{scheme}://`; use {_known()}"
     if scheme == "file":
-        text = "a `file://` root has an absolute path: write `file:///…`, or a path alone"
-        return None if rest.startswith("/") else text
+        return None if rest else "the path is missing; write `file:///…` or `file://./…`"
     return _wrong_remote(root, scheme, rest)
 
 
