@@ -94,7 +94,8 @@ class CutJob:
             if steps:
                 self._take(self._dice.pick(steps))
                 return
-        self._pass_time(idle=first < count)
+        idle = first < count and not any(run.lags() for run in self.runs)
+        self._pass_time(idle=idle)
 
     def _weighed(self) -> list[CutRun]:
         others = [run for run in self.runs if run is not self.current and not run.over]

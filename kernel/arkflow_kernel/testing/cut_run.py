@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError, RestoreError
 from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.limits import REPORT_INTERVAL_MS
 from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
     AppendRecord,
@@ -219,12 +220,23 @@ class CutRun(SimJob):
 
     def dues(self, *, far: bool) -> list[int]:
         """When something of it is due."""
-        dues = [chain.due_ms for chain in self._live()]
+        live = [chain for chain in self._live() if not chain.hung and chain.outcome is None]
+        dues = [chain.due_ms for chain in live]
+        dues += [chain.reported_ms + REPORT_INTERVAL_MS for chain in live]
         waiting = len(self._live()) < len(self._plans) or any(c.hung for c in self._live())
         if (waiting or far) and not self.frozen and self.outcome is None:
             dues.append(self._due_ms)
         now_ms = self._clock.now_ms
         return [due - now_ms for due in dues if due is not None and due > now_ms]
+
+    def lags(self) -> bool:
+        """Whether some lane has work and only takes its time."""
+        return any(
+            queue and not chain.hung
+            for chain in self._live()
+            for _, slow, queue in chain._queues.values()
+            if slow > 1
+        )
 
     # --- the log -------------------------------------------------------------------------------
 

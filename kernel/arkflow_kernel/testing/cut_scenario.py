@@ -24,6 +24,12 @@ ENVELOPES: Final = 150
 """About so many batches and envelopes does a whole job move, so that it sees several rounds."""
 
 
+CHAINS_MAX: Final = 6
+"""Subtasks of chains in one job: each takes part in every round."""
+
+CHANNELS_MAX: Final = 9
+
+
 class _DrawnCounts(DrawnJob):
     """Maps that count; what comes to several subtasks of one is partitioned (G4)."""
 
@@ -45,7 +51,7 @@ class _DrawnCounts(DrawnJob):
 
 def draw_cut_scenario(dice: Dice) -> Scenario:
     """Everything that is decided before the first step."""
-    graph = _with_checkpoints(dice, draw_graph(dice, _DrawnCounts))
+    graph = _with_checkpoints(dice, draw_graph(dice, _DrawnCounts, CHAINS_MAX, CHANNELS_MAX))
     drawn = with_parts(dice, graph, UserAction.NOTHING, ENVELOPES)
     operators = {name: replace(script, fails=0) for name, script in drawn.operators.items()}
     unbounded = dice.one_in(6)
@@ -65,7 +71,7 @@ def _with_checkpoints(dice: Dice, graph: ExecutionGraph) -> ExecutionGraph:
         "interval_ms": dice.pick([5, 30, 100]),
         "retention": dice.pick([1, 2, 3]),
         "tolerable_failures": dice.pick([2, 10]),
-        "timeout_ms": dice.pick([500, 20_000, 600_000]),
+        "timeout_ms": dice.pick([3_000, 20_000, 600_000]),
     }
     chains = tuple(_in_checkpoint_mode(plan, once) for plan in graph.chains)
     return replace(

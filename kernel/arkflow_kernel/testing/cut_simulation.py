@@ -116,6 +116,7 @@ class _Life:
                 if job.steps > STEPS_MAX:
                     raise ViolationError(f"no end after {job.steps} steps; {job.describe()}")
                 self._misfortune()
+                self._ask_again()
                 self._ask_if_due()
                 job.step()
                 self._simulation.stepped(job.steps - counted)
@@ -137,6 +138,7 @@ class _Life:
     def _plan_run(self) -> None:
         """What the user will do in the next run, and when."""
         self._runs += 1
+        self._planned = self._job.current
         self._ask = self._dice.pick(_ASKS)
         if self._runs > RUNS_MAX:
             self._ask, self._faults = Ask.NOTHING, 0
@@ -180,7 +182,6 @@ class _Life:
         if run.outcome is None:
             if run.headless and self._dice.one_in(8):
                 job.succeed(run)
-                self._ask_again()
             return False
         run.check_end()
         run.check_progress()
@@ -193,8 +194,8 @@ class _Life:
         return False
 
     def _ask_again(self) -> None:
-        """Whoever drains an unbounded job asks again when its coordinator died."""
-        if self._unbounded and self._ask is Ask.NOTHING:
+        """Whoever drains an unbounded job asks its next coordinator again."""
+        if self._unbounded and self._planned is not self._job.current:
             self._plan_run()
 
     def _check_end(self) -> None:

@@ -77,12 +77,17 @@ def draw_scenario(dice: Dice) -> Scenario:
     return with_parts(dice, graph, action)
 
 
-def draw_graph(dice: Dice, kind: "type[DrawnJob]") -> ExecutionGraph:
+def draw_graph(
+    dice: Dice,
+    kind: "type[DrawnJob]",
+    chains_max: int = CHAINS_MAX,
+    channels_max: int = CHANNELS_MAX,
+) -> ExecutionGraph:
     """The plan of a job that is small enough."""
     while True:
         graph = build_graph(JobSpec.model_validate(kind(dice).job()))
         channels = sum(len(plan.inputs) for plan in graph.chains)
-        if len(graph.chains) <= CHAINS_MAX and channels <= CHANNELS_MAX:
+        if len(graph.chains) <= chains_max and channels <= channels_max:
             return graph
 
 
