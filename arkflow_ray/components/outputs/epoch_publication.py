@@ -95,8 +95,8 @@ class EpochPublication:
         # Checkpoint 0 is of a sink that delivers at least once; it takes no name that is taken.
         if generation >= self._generation and lane == self._lane and checkpoint > 0:
             raise SinkError(
-                f"output '{self._operator}': '{self._folder / name}' has a name that generation "
-                f"{self._generation} of this job, which only begins, or a later one will need. "
+                f"output '{self._operator}': this job begins generation {self._generation}, and "
+                f"'{self._folder}' already holds a part of generation {generation}: '{name}'. "
                 f"{_OTHERS}"
             )
 

@@ -231,7 +231,7 @@ def test_a_folder_that_holds_parts_of_this_generation_already_is_refused_at_open
     folder.mkdir()
     (folder / name).touch()
     sink = make_epoch_sink(folder, store)
-    with pytest.raises(SinkError, match=r"name that generation 1 of this job.*will need"):
+    with pytest.raises(SinkError, match=r"begins generation 1, and .* already holds a part of"):
         sink.open()
     sink.close()
 
