@@ -343,7 +343,7 @@ class JobCoordinator:
 
     def _failed(self, error: ArkflowError, text: str, at: Moment) -> None:
         """An attempt failed and is over, or could not even begin."""
-        job, rounds = self._job, self._rounds
+        job, rounds, self._job.trouble = self._job, self._rounds, text
         if isinstance(error, CorruptObjectError) and rounds is not None:
             rounds.broken(error)
         if job.state is JobState.STOPPING:  # what was to end in order did not
@@ -377,8 +377,8 @@ class JobCoordinator:
             self._deploy(Generation(self._attempt.generation + 1), at, cause)
 
     def _stopped(self, at: Moment) -> None:
-        cause = f"{self._job.cause}; it is not restarted: a stop was requested"
-        self._end(OutcomeKind.STOPPED, cause, at)
+        text = f"{self._job.trouble}; it is not restarted: a stop was requested"
+        self._end(OutcomeKind.STOPPED, text, at)
 
     def _end(
         self, kind: OutcomeKind, cause: str, at: Moment, error: ArkflowError | None = None

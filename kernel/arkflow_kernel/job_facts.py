@@ -28,7 +28,7 @@ class JobFacts:
     """State of a job over all of its attempts. `started`: some attempt was running already.
 
     `claiming` is the request for the next generation that is under way, `restart_at_ms` when the
-    next attempt begins, `wanted` what the user wants.
+    next attempt begins, `wanted` what the user wants, `trouble` how the last attempt failed.
     """
 
     started: bool = False
@@ -36,6 +36,7 @@ class JobFacts:
     cause: str = "created"
     since: Moment = _NEVER
     error: ArkflowError | None = None
+    trouble: str = ""
     wanted: Desired = Desired.RUN
     restarts: int = 0
     restart_at_ms: MonotonicMs | None = None

@@ -137,16 +137,25 @@ class Outbox:
         if isinstance(control, Watermark | Idle):
             if self._open is not None:
                 self._behind = control
-            elif self._queue and isinstance(self._queue[-1], Watermark | Idle):
-                self._queue[-1] = control
             else:
-                self._queue.append(control)
+                self._append(control)
             return
         self.close_open()
         if isinstance(control, Barrier) and any(isinstance(e, Barrier) for e in self._queue):
             # The rounds of those that still wait here have failed: a newer one has been opened.
-            self._queue = deque(e for e in self._queue if not isinstance(e, Barrier))
+            waiting, self._queue = self._queue, deque()
+            for envelope in waiting:
+                if not isinstance(envelope, Barrier):
+                    self._append(envelope)
         self._queue.append(control)
+
+    def _append(self, envelope: Envelope) -> None:
+        """At the end of the queue, where a watermark or idle gives way to a newer one."""
+        light = isinstance(envelope, Watermark | Idle)
+        if light and self._queue and isinstance(self._queue[-1], Watermark | Idle):
+            self._queue[-1] = envelope
+        else:
+            self._queue.append(envelope)
 
     def close_open(self) -> None:
         """The open envelope takes no more pieces; what waits behind it follows."""

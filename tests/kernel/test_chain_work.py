@@ -31,6 +31,7 @@ from arkflow_kernel.protocol import (
     Write,
     WriteDone,
 )
+from arkflow_kernel.snapshot import ChainSnapshot, RestoredChain
 from arkflow_kernel.testing.components import (
     ScriptedComponents,
     ScriptedOperator,
@@ -73,7 +74,9 @@ class Parts:
 
 def test_each_request_is_worked_off_in_its_lane_and_answered_by_its_event() -> None:
     parts = Parts()
-    parts.work.open((SplitPosition(SplitId("a"), {"row": 2}),))
+    at = SplitPosition(SplitId("a"), {"row": 2})
+    snapshot = ChainSnapshot(parts.work.plan.chain, (), sources=(at,))
+    parts.work.open(RestoredChain(snapshot=snapshot))
     assert parts.work.commits
     write = Write(T, SINK, Sequence(1), BATCH)
     cases: list[tuple[Request, LaneName, type]] = [

@@ -306,21 +306,6 @@ def test_an_operator_that_fails_at_another_place_each_time_is_tried_again() -> N
     assert job.end is None
 
 
-def test_a_job_that_keeps_state_is_not_restarted_once_it_ran() -> None:
-    job = _two_chains(mode=Mode.CHECKPOINT)
-    job.run()
-    job.lost("a")
-    job.ended("b", CANCELLED)
-    assert job.end is not None
-    assert job.end.outcome.kind is OutcomeKind.FAILED
-    assert "the job keeps state" in job.machine.status().cause
-    job = _two_chains(mode=Mode.CHECKPOINT)
-    job.begin()
-    job.lost("a")
-    job.lost("b")
-    assert job.generation == G2, "nothing was kept yet"
-
-
 def test_a_source_that_repeats_nothing_says_so_in_the_cause() -> None:
     job = _two_chains()
     job.begin()

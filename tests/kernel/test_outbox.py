@@ -23,7 +23,6 @@ from arkflow_kernel.errors import ChannelError
 from arkflow_kernel.ids import ChannelId, CheckpointId, EventTimeMs, Generation, MonotonicMs, WallMs
 from arkflow_kernel.ids import Sequence as Number
 from arkflow_kernel.limits import (
-    BARRIERS_QUEUED_MAX,
     COALESCING_BYTES_MAX,
     FRAME_BYTES_TARGET,
     LINGER_MS,
@@ -104,16 +103,23 @@ class OutboxMachine(RuleBasedStateMachine):
     def idle(self) -> None:
         self.put(Idle())
 
-    @precondition(
-        lambda self: sum(isinstance(e, Barrier) for e in self.pending) < BARRIERS_QUEUED_MAX
-    )
     @rule()
     def barrier(self) -> None:
+        """A newer round means that the older ones have failed."""
         self.rounds += 1
+        waiting, self.pending = self.pending, deque()
+        for each in waiting:
+            if isinstance(each, Given):
+                self.pending.append(each)
+            elif not isinstance(each, Barrier):
+                self.expect(each)
         self.put(Barrier(CheckpointId(self.rounds), G1, RoundKind.PERIODIC))
 
     def put(self, control: Envelope) -> None:
         self.outbox.put(control)
+        self.expect(control)
+
+    def expect(self, control: Envelope) -> None:
         light = isinstance(control, Watermark | Idle)
         if light and self.pending and isinstance(self.pending[-1], Watermark | Idle):
             self.pending.pop()  # the newer replaces the older

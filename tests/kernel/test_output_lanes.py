@@ -125,7 +125,7 @@ def test_every_channel_starts_with_a_reset_and_ends_with_the_end_of_the_stream()
     lanes = Lanes()
     lanes.lanes.start(Generation(3))
     lanes.give(CHANNELS[0])
-    lanes.lanes.flush(stopped=True)
+    lanes.lanes.end(stopped=True)
     lanes.move()
     first, second = (lanes.sent[output] for output in CHANNELS)
     assert [first[0], first[-1], len(first)] == [Reset(Generation(3)), EndOfStream(stopped=True), 3]
@@ -137,7 +137,7 @@ def test_a_flush_reaches_the_sinks_that_have_not_confirmed_everything() -> None:
     lanes.give(SINKS[0])
     lanes.move()
     lanes.written(SINKS[0], 0)
-    lanes.lanes.flush(stopped=False)
+    lanes.lanes.flush()
     assert not lanes.lanes.settled
     lanes.move()
     assert list(lanes.writes) == [SINKS[0]]

@@ -10,15 +10,18 @@ from arkflow_kernel.errors import (
     BadRowError,
     ChannelError,
     ConfigError,
+    CorruptObjectError,
+    FencedError,
     OperatorTimeoutError,
     ProcessingError,
     ResourceError,
+    RestoreError,
     SinkError,
     SourceError,
 )
 from arkflow_kernel.ids import MonotonicMs
 from arkflow_kernel.plan import RestartPlan
-from arkflow_kernel.restart import KEEPS_STATE, GiveUp, Restart, RestartStrategy
+from arkflow_kernel.restart import GiveUp, Restart, RestartStrategy
 
 LOST = ActorLostError("the process died")
 ERRORS: list[ArkflowError] = [
@@ -33,8 +36,8 @@ ERRORS: list[ArkflowError] = [
 class Failing:
     """A job that fails: every failure comes `every_ms` after the one before."""
 
-    def __init__(self, plan: RestartPlan | None = None, *, keeps_state: bool = False) -> None:
-        self.strategy = RestartStrategy(plan or RestartPlan(), keeps_state=keeps_state)
+    def __init__(self, plan: RestartPlan | None = None) -> None:
+        self.strategy = RestartStrategy(plan or RestartPlan())
         self.now_ms = 0
 
     def fail(
@@ -124,11 +127,16 @@ def test_a_first_deployment_is_repeated_only_if_a_process_was_lost(
     assert Failing().fail(error, started=True) == 0
 
 
-@pytest.mark.parametrize("error", ERRORS)
-def test_a_job_that_keeps_state_is_repeated_only_before_it_first_ran(error: ArkflowError) -> None:
-    assert Failing(keeps_state=True).fail(error) == KEEPS_STATE
-    before = Failing(keeps_state=True).fail(error, started=False)
-    assert before == Failing().fail(error, started=False)
+def test_an_object_that_cannot_be_read_is_a_case_for_the_next_claim() -> None:
+    """M2: it passes the record over, or refuses to go on."""
+    for started in (False, True):
+        assert Failing().fail(CorruptObjectError("torn"), started=started) == 0
+
+
+def test_a_job_that_another_run_took_over_or_that_cannot_be_restored_ends() -> None:
+    taken_over = Failing().fail(FencedError("generation 7"))
+    assert taken_over == "another run of the job has taken over"
+    assert Failing().fail(RestoreError("no")) == "a restart would meet the same error again"
 
 
 def _bug(operator: str = "sum", kind: str = "ZeroDivisionError") -> ProcessingError:
