@@ -69,7 +69,7 @@ class FileReader:
         return False
 
     def open(self, restored: Seq[SplitPosition]) -> None:
-        """List the files. SourceError if one with a restored position is gone."""
+        """List the files. SourceError if one with a restored position is gone, or another now."""
         known = {s.split: s for s in restored}
         present = [SplitId(name) for name in self._store.names()]
         self._check_present(known, present)
@@ -77,6 +77,9 @@ class FileReader:
             place = known.get(split)
             if place is None or not place.ended:
                 self._waiting.append((split, {} if place is None else place.position))
+        for split, position in self._waiting:
+            if position:
+                self._check_position(split, position)
         self._waiting.reverse()
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:  # noqa: ARG002
@@ -87,10 +90,7 @@ class FileReader:
             current = self._current or self._opened()
             batch = current.read()
         except OSError as error:
-            raise SourceError(
-                f"input '{self._operator}': cannot read '{self._split}': "
-                f"{error.strerror or error}; the job can go on from its position once it can"
-            ) from error
+            raise self._unreadable(self._split, error) from error
         if batch is None:
             return NothingYet()
         if batch.split_ended:
@@ -108,6 +108,19 @@ class FileReader:
         self._split, position = self._waiting.pop()
         self._current = self._open_split(self._store, self._split, position)
         return self._current
+
+    def _check_position(self, split: SplitId, position: Position) -> None:
+        """Before anything is read: a job that cannot go on should not look as if it ran."""
+        try:
+            self._open_split(self._store, split, position).close()
+        except OSError as error:
+            raise self._unreadable(split, error) from error
+
+    def _unreadable(self, split: SplitId, error: OSError) -> SourceError:
+        return SourceError(
+            f"input '{self._operator}': cannot read '{split}': {error.strerror or error}; the job "
+            "can go on from its position once it can"
+        )
 
     def _close_current(self) -> None:
         if self._current is not None:

@@ -221,6 +221,20 @@ def test_the_mark_of_a_long_file_is_of_its_first_kilobyte_alone(
     assert len({*marks[1:]}) == 1
 
 
+def test_another_file_is_refused_before_anything_is_read(
+    tmp_path: Path, lines_of: Make, drain: Drain
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(lines(1, 2, 3))
+    batches = drain(lines_of(tmp_path, batch_rows=1), limit=4)
+    [_, in_b] = places(batches)
+    (tmp_path / "b").write_text(lines(7, 8, 9))
+    reader = lines_of(tmp_path)
+    with pytest.raises(SourceError, match=f"cannot continue '{tmp_path}/b'"):
+        reader.open([in_b])
+    reader.close()
+
+
 @pytest.mark.parametrize("start", [0, 1000])
 def test_another_parquet_file_is_refused_by_name(tmp_path: Path, drain: Drain, start: int) -> None:
     path = tmp_path / "a"
