@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from arkflow_kernel.errors import RestoreError
+from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.state.run_format import parsed_type
 from tests.kernel.state.snapshot_bench import Chain, Objects
 
 NAN_WITH_PAYLOAD = np.array([0x7FF8_0000_0000_BEEF], np.uint64).view(np.float64)[0]
 TIME = datetime.datetime(2024, 2, 29, 12, 30, 1, 234567, datetime.UTC)
 
-VALUES: list[pa.Array] = [
+VALUES: list[AnyArray] = [
     pa.array([2**53 + 1, -(2**63), None, 2**63 - 1]),
     pa.array([2**64 - 1, 0, None], pa.uint64()),
     pa.array([-128, None, 127], pa.int8()),
@@ -39,14 +40,14 @@ VALUES: list[pa.Array] = [
     pa.array([b"12345", None], pa.binary(5)),
 ]
 
-KEYS: list[pa.Array] = [
+KEYS: list[AnyArray] = [
     *(v for v in VALUES if not pa.types.is_float16(v.type)),
     pa.array([None], pa.null()),
     pa.array([1, 2**63, None, 2**64 - 1], pa.uint64()),
 ]
 
 
-def bits(values: pa.Array) -> list[Any]:
+def bits(values: AnyArray) -> list[Any]:
     """Values as they lie in memory; None for a null."""
     if pa.types.is_floating(values.type):
         code = {16: "e", 32: "f", 64: "d"}[values.type.bit_width]
