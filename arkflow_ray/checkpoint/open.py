@@ -1,7 +1,6 @@
 """The way into a checkpoint store: by the root that a user wrote and the job's name."""
 
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +31,8 @@ class StoreObjects(ObjectStore, Protocol):
 def open_files(root: str, job: str, patience: Patience = PATIENCE) -> LogFiles:
     """The files of a job's log. The store is proved before the first is created (M1).
 
+    `root` and `job` may also be the folder and the name of a savepoint.
+
     `StoreError` if the root is refused or its client is missing. Connects nothing yet.
     """
     parsed = parse_root(root)
@@ -54,16 +55,6 @@ def open_objects(root: str, job: str, patience: Patience = PATIENCE) -> StoreObj
     return BucketObjects(_bucket(parsed, patience), folder, retrier, spool)
 
 
-def ephemeral_root() -> str:
-    """A new root below this machine's folder for temporary files; its maker removes it."""
-    return f"file://{tempfile.mkdtemp(prefix='arkflow-checkpoints-')}"
-
-
-def remove_ephemeral_root(root: str) -> None:
-    """Remove what `ephemeral_root` made, with everything in it."""
-    shutil.rmtree(parse_root(root).path, ignore_errors=True)
-
-
 def _job(root: Root, job: str, patience: Patience) -> tuple[str, Retrier]:
     folder = root.job_path(job)
     return folder, Retrier(f"{root.scheme}://{folder}", patience)
@@ -77,10 +68,4 @@ def _bucket(root: Root, patience: Patience) -> Bucket:
     return FsspecBucket(open_client(root.scheme, patience))
 
 
-__all__ = [
-    "StoreObjects",
-    "ephemeral_root",
-    "open_files",
-    "open_objects",
-    "remove_ephemeral_root",
-]
+__all__ = ["StoreObjects", "open_files", "open_objects"]

@@ -15,7 +15,8 @@ SCHEMES: Final = ("file", "memory", "s3", "gs", "az")
 """Stores whose exclusive create is known."""
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://(.*)", re.DOTALL)
-_JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_HALF = re.compile(r"(?:file|memory|s3|gs|az):(?!//)", re.IGNORECASE)
+_FOLDER = re.compile(r"(?!\.)[^/\x00-\x1f]{1,255}")
 _SUPPORTED: Final = "a folder, `file://`, `s3://`, `gs://` or `az://`"
 _SPELLINGS: Final = {"local": "file", "s3a": "s3", "s3n": "s3", "gcs": "gs", "abfs": "az"}
 """What users write, and how it is spelt here."""
@@ -41,11 +42,11 @@ class Root:
         return f"{self.scheme}://{self.path}"
 
     def job_path(self, job: str) -> str:
-        """The path of a job's folder. `StoreError` if the job's name cannot be a folder's."""
-        if not _JOB.fullmatch(job):
+        """The path of a job's folder, or a savepoint's. `StoreError` if it cannot be a folder."""
+        if not _FOLDER.fullmatch(job):
             raise StoreError(
-                f"'{job}' cannot be a job's folder in the checkpoint store: a job's name is 1 to "
-                "128 letters, digits, `_` and `-`"
+                f"'{job}' cannot be a folder of the checkpoint store {self.url}; use letters, "
+                "digits, `_` and `-`"
             )
         return f"{self.path.rstrip('/')}/{job}"
 
@@ -58,6 +59,8 @@ def parse_root(text: str) -> Root:
     if match is None:
         if not text.strip():
             raise _refused(text, f"it is empty; use {_SUPPORTED}")
+        if _HALF.match(text):
+            raise _refused(text, "the `//` after the `:` is missing")
         return Root("file", os.path.abspath(os.path.expanduser(text)))
     scheme, rest = match.group(1).lower(), match.group(2)
     if scheme in _SPELLINGS:

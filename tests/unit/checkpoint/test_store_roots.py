@@ -7,12 +7,7 @@ from pathlib import Path
 import pytest
 
 from arkflow_kernel.errors import StoreError
-from arkflow_ray.checkpoint.open import (
-    ephemeral_root,
-    open_files,
-    open_objects,
-    remove_ephemeral_root,
-)
+from arkflow_ray.checkpoint.open import open_files, open_objects
 from arkflow_ray.checkpoint.roots import parse_root
 
 
@@ -52,6 +47,8 @@ def test_a_plain_path_is_taken_against_the_working_directory() -> None:
         ("simplecache::s3://bucket/x", "chained"),
         ("file://", "path is missing"),
         ("s3://", "names no bucket"),
+        ("s3:bucket/x", "`//` after the `:` is missing"),
+        ("file:/var/x", "`//` after the `:` is missing"),
         ("s3://bucket/../other", r"`\.\.` part"),
         ("s3://bucket//x", "empty"),
         ("", "empty"),
@@ -73,9 +70,9 @@ def test_credentials_in_a_root_are_refused_and_not_shown(text: str) -> None:
     assert "hunter2" not in str(failure.value)
 
 
-@pytest.mark.parametrize("job", ["", "..", "a/b", "a b", "x" * 129])
+@pytest.mark.parametrize("job", ["", ".", "..", ".hidden", "a/b", "a\nb", "x" * 256])
 def test_a_job_s_name_must_be_able_to_name_a_folder(job: str) -> None:
-    with pytest.raises(StoreError, match="cannot be a job's folder"):
+    with pytest.raises(StoreError, match="cannot be a folder"):
         open_files("memory://tests", job)
 
 
@@ -98,16 +95,3 @@ def test_a_missing_client_is_told_with_the_line_that_installs_it(
     for opening in (open_files, open_objects):
         with pytest.raises(StoreError, match=line):
             opening(root, "orders")
-
-
-def test_an_ephemeral_root_is_new_private_and_removed() -> None:
-    one, other = ephemeral_root(), ephemeral_root()
-    folder = Path(parse_root(one).path)
-    assert one != other
-    assert folder.stat().st_mode & 0o077 == 0
-    files = open_files(one, "orders")
-    assert files.create("log/1.json", b"x")
-    files.close()
-    remove_ephemeral_root(one)
-    remove_ephemeral_root(other)
-    assert not folder.exists()
