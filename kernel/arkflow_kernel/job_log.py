@@ -166,7 +166,8 @@ class JobLog:
             live = live_objects(records) | self._restored_objects
             names = self._files.sizes(OBJECT_FOLDER)
             self._delete(left_by_older(names, self._generation, live))
-            self._swept = self._generation
+            if not self._restored_objects:  # else once more after the first record
+                self._swept = self._generation
 
     def close(self) -> None:
         """See `CheckpointLog.close`."""

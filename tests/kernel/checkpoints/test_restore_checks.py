@@ -1,0 +1,131 @@
+"""A record taken apart and given to the chains of another plan (M2, M6, S6, X5)."""
+
+from dataclasses import replace
+
+from arkflow_kernel.ids import JobId, WallMs
+from arkflow_kernel.job_plan_record import plan_of
+from arkflow_kernel.job_record import CheckpointEntry
+from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.restore_checks import Fit, fit, inconsistency
+from arkflow_kernel.snapshot import CheckpointRecord
+from arkflow_kernel.testing.log_world import graph_of, record_of
+
+JOB = JobId("orders")
+
+
+def entry_of(graph: ExecutionGraph, record: CheckpointRecord | None = None) -> CheckpointEntry:
+    record = record or record_of(graph, 1, 1)
+    return CheckpointEntry(JOB, 1, "nonce", WallMs(1), plan_of(graph), record)
+
+
+def runs(found: Fit) -> dict[str, list[tuple[str, int, int]]]:
+    return {
+        chain.chain: [
+            (run.run, run.first_group, run.last_group) for s in chain.states for run in s.runs
+        ]
+        for chain in found.chains
+    }
+
+
+def test_the_same_plan_gets_the_same_snapshots() -> None:
+    graph = graph_of(sinks=("files",))
+    entry = entry_of(graph)
+    assert fit(entry, graph, job=JOB) == Fit((), entry.record.chains, ())
+    assert inconsistency(entry, None) is None
+
+
+def test_every_new_chain_gets_the_runs_that_overlap_its_key_groups() -> None:
+    """S6: limits are clipped, whatever the parallelism becomes."""
+    two = graph_of(counts=2)
+    assert runs(fit(entry_of(two), graph_of(counts=3), job=JOB)) == {
+        "in-0": [],
+        "count-0": [("1-count-0-1", 0, 41)],
+        "count-1": [("1-count-0-1", 42, 63), ("1-count-1-1", 64, 84)],
+        "count-2": [("1-count-1-1", 85, 127)],
+    }
+    found = fit(entry_of(two), graph_of(counts=1), job=JOB)
+    assert runs(found)["count-0"] == [("1-count-0-1", 0, 63), ("1-count-1-1", 64, 127)]
+    assert [ref.name for ref in found.chains[1].objects] == [
+        "1-count-0-1.arrow",
+        "1-count-1-1.arrow",
+    ]
+
+
+def test_key_groups_are_neither_lost_nor_doubled_by_any_change() -> None:
+    for before in (1, 2, 3, 7, 128):
+        record = entry_of(graph_of(counts=before))
+        for after in (1, 2, 5, 64, 128):
+            found = fit(record, graph_of(counts=after), job=JOB)
+            groups = [
+                group
+                for ranges in runs(found).values()
+                for _, first, last in ranges
+                for group in range(first, last + 1)
+            ]
+            assert sorted(groups) == list(range(128))
+
+
+def test_lanes_go_to_the_subtask_that_owns_them() -> None:
+    """X5: lane l belongs to subtask l mod n."""
+    record = entry_of(graph_of(counts=3, sinks=("files",)))
+    found = fit(record, graph_of(counts=2, sinks=("files",)), job=JOB)
+    assert [[lane.lane for lane in chain.lanes] for chain in found.chains] == [[], [0, 2], [1]]
+
+
+def test_a_chain_that_was_cut_in_two_keeps_its_parts() -> None:
+    whole = graph_of(counts=1, extra="sums")
+    chain = whole.chains[1]
+    first = replace(chain, operators=chain.operators[:1], sinks=())
+    second = replace(chain, chain=type(chain.chain)("sums-0"), operators=chain.operators[1:])
+    found = fit(entry_of(whole), replace(whole, chains=(whole.chains[0], first, second)), job=JOB)
+    assert found.refusals == ()
+    assert {c.chain: [s.operator for s in c.states] for c in found.chains} == {
+        "in-0": [],
+        "count-0": ["count"],
+        "sums-0": ["sums"],
+    }
+    assert found.chains[0].sources == entry_of(whole).record.chains[0].sources
+
+
+def test_finished_and_unfinished_chains_cannot_be_joined() -> None:
+    graph = graph_of()
+    record = record_of(graph, 1, 1)
+    chains = (*record.chains[:2], replace(record.chains[2], finished=True))
+    entry = entry_of(graph, replace(record, chains=chains))
+    assert [chain.finished for chain in fit(entry, graph, job=JOB).chains] == [False, False, True]
+    (told,) = fit(entry, graph_of(counts=1), job=JOB).refusals
+    assert told.startswith("chain 'count-0' would join operators that were finished with others")
+
+
+def test_a_newer_format_of_state_is_refused() -> None:
+    """S9"""
+    graph = graph_of()
+    record = record_of(graph, 1, 1)
+    last = record.chains[2]
+    newer = replace(last, states=(replace(last.states[0], format_version=2),))
+    entry = entry_of(graph, replace(record, chains=(*record.chains[:2], newer)))
+    assert fit(entry, graph, job=JOB).refusals == (
+        "the state of operator 'count' has format version 2, this release reads up to 1: use the "
+        "release that wrote it, or a newer one",
+    )
+
+
+def test_a_source_that_is_gone_and_one_that_is_new_are_told() -> None:
+    found = fit(entry_of(graph_of()), graph_of(source="kafka"), job=JOB)
+    assert found.notes == (
+        "source 'kafka' is new and starts at its beginning",
+        "source 'in' is not in the job any more; its positions were dropped",
+    )
+
+
+def test_a_run_outside_of_what_its_record_lists_makes_it_unusable() -> None:
+    """M2"""
+    graph = graph_of()
+    record = record_of(graph, 1, 1)
+    last = replace(record.chains[2], objects=())
+    entry = entry_of(graph, replace(record, chains=(*record.chains[:2], last)))
+    assert inconsistency(entry, None) == (
+        "run 1-count-1-1 lies outside of every object that it lists"
+    )
+    twice = replace(record, chains=(*record.chains[:2], record.chains[1]))
+    assert inconsistency(entry_of(graph, twice), None) == "it lists chain 'count-0' more than once"
