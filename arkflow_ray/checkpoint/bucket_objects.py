@@ -103,8 +103,9 @@ class BucketObjects:
 
     def _is(self, ref: ObjectRef, key: str) -> bool:
         """A try before may have done it: then it is the same."""
-        found = self._bucket.get(key)
-        return found is not None and checksum([memoryview(found.data)]) == ref.checksum
+        ranges = range(0, ref.size, self._read_bytes)
+        found = (self._bucket.get(key, first, self._read_bytes) for first in ranges)
+        return checksum(memoryview(part.data) for part in found if part) == ref.checksum
 
     def _read(self, ref: ObjectRef, offset: int, wanted: int) -> bytes:
         key = self._key(ref.name)

@@ -51,7 +51,8 @@ def open_objects(root: str, job: str, patience: Patience = PATIENCE) -> StoreObj
     folder, retrier = _job(parsed, job, patience)
     if parsed.is_local:
         return LocalObjects(Path(folder), retrier)
-    spool = Spool(Path(tempfile.gettempdir()) / f"arkflow-spool-{os.getuid()}" / job)
+    base = Path(tempfile.gettempdir()) / f"arkflow-spool-{os.geteuid()}"
+    spool = Spool(base / job, private=True)
     return BucketObjects(_bucket(parsed, patience), folder, retrier, spool)
 
 

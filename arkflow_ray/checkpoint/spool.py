@@ -5,11 +5,13 @@ the process dies, however it dies. Numbers of processes would not do: containers
 share the file system have the same ones.
 """
 
+import errno
 import fcntl
 import os
 import secrets
 import shutil
 import socket
+import stat
 import threading
 import time
 from pathlib import Path
@@ -26,11 +28,12 @@ _LOCK: Final = ".lock"
 class Spool:
     """A folder below `base`, made when it is asked for first. Thread-safe.
 
-    `path` is for callers, `own` for the store's temporary files. Raises `OSError`.
+    `path` is for callers, `temporary` for the store's own files. `private`: `base` lies where every
+    user may write, so the folder above it must be ours. Raises `OSError`.
     """
 
-    def __init__(self, base: Path) -> None:
-        self._base = base
+    def __init__(self, base: Path, *, private: bool = False) -> None:
+        self._base, self._private = base, private
         self._guard = threading.Lock()
         self._folder: Path | None = None
         self._lock = -1
@@ -64,6 +67,8 @@ class Spool:
             if self._closed:
                 raise OSError("the spool folder is closed")
             if self._folder is None:
+                if self._private:
+                    _make_private(self._base.parent)
                 self._base.mkdir(parents=True, exist_ok=True)
                 clear_leftovers(self._base)
                 self._folder, self._lock = _claim(self._base)
@@ -79,6 +84,16 @@ def clear_leftovers(base: Path) -> None:
             _clear(lock)
         except OSError:
             continue  # another process clears it, or it belongs to another user
+
+
+def _make_private(folder: Path) -> None:
+    """A folder that no other user can change; `PermissionError` if one made it before."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    facts = folder.lstat()
+    if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
+        raise PermissionError(
+            errno.EPERM, "it belongs to another user, or others may write there", str(folder)
+        )
 
 
 def _clear(lock: Path) -> None:

@@ -129,7 +129,8 @@ def http_status(error: BaseException) -> int:
 def told(error: BaseException) -> str:
     """The error in one line, without credentials in URLs (M8)."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror} ({errno.errorcode.get(error.errno or 0, error.errno)})"
+        where = f" '{error.filename}'" if error.errno == errno.EPERM and error.filename else ""
+        return f"{error.strerror}{where} ({errno.errorcode.get(error.errno or 0, error.errno)})"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     text = " ".join(str(error).replace(_NO_RETRIES, "").split())

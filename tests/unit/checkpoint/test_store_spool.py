@@ -126,6 +126,22 @@ def test_a_folder_that_somebody_took_away_is_made_again(base: Path) -> None:
     spool.close()
 
 
+@pytest.mark.parametrize("how", ["a link", "open to others", "a file"])
+def test_a_folder_that_another_user_could_have_made_is_refused(tmp_path: Path, how: str) -> None:
+    shared = tmp_path / "arkflow-spool-0"
+    if how == "a link":
+        (tmp_path / "theirs").mkdir()
+        shared.symlink_to(tmp_path / "theirs")
+    elif how == "a file":
+        shared.touch()
+    else:
+        shared.mkdir()
+        shared.chmod(0o777)
+    with pytest.raises(OSError, match=r"others may write there|File exists"):
+        _ = Spool(shared / "orders", private=True).path
+    assert not list(tmp_path.rglob("*.lock"))
+
+
 def test_a_leftover_that_cannot_be_judged_stays(base: Path) -> None:
     base.mkdir()
     (base / "something").mkdir()
