@@ -46,7 +46,9 @@ def _place(job: str, config: Path | None, root: str | None) -> tuple[str, str]:
     if config is not None and root is not None:
         raise ConfigError([Issue("", "--config and --root exclude each other: name one place")])
     if root is not None:
-        return root, job
+        from arkflow_ray.checkpoint.roots import parse_root
+
+        return parse_root(root).url, job
     if config is not None:
         return _root_of(job, config), job
     told = ask(find_door(job), Request("status"), None)
@@ -147,7 +149,7 @@ def _row(record: "RecordView", now_ms: int) -> tuple[str, ...]:
         str(record.checkpoint),
         kind,
         age_text(max(0, now_ms - record.created_at)),
-        f"{record.acknowledged_ms:,} ms",
+        f"{record.phases.acknowledged_ms:,} ms",
         size_text(record.new_bytes),
         size_text(record.total_bytes),
         str(record.tokens),

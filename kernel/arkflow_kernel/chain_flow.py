@@ -100,7 +100,8 @@ class ChainFlow:
     def item_done(self, event: ItemDone) -> None:
         """The lane answered."""
         self.outstanding.answered(event.token, Submit, NextSlice)
-        self.items.answered(event)
+        if self.items.answered(event).batch is not None:
+            self.rounds.item_done(event.at.now_ms)
         for counts in event.counts:
             self._counts[counts.operator] = self._counts[counts.operator].plus(counts)
             self.count("errors", counts.errors)
@@ -213,7 +214,7 @@ class ChainFlow:
         token, checkpoint = self.outstanding.token(), barrier.round_id
         sources, inputs = self.commits.cut(checkpoint), self.inlets.snapshots()
         self.items.sealing(token, checkpoint, now_ms)
-        self.rounds.cut(barrier, sources, inputs, finished=self.finished)
+        self.rounds.cut(barrier, sources, inputs, now_ms, finished=self.finished)
         self.order(Submit(SealItem(token, checkpoint)))
 
     def finish(self, now_ms: MonotonicMs) -> bool:

@@ -37,6 +37,7 @@ from arkflow_kernel.protocol import (
     deadline,
 )
 from arkflow_kernel.snapshot import (
+    ChainPhases,
     ChainSnapshot,
     Epoch,
     InputSnapshot,
@@ -51,15 +52,20 @@ from arkflow_kernel.snapshot import (
 
 @dataclass(slots=True)
 class Cut:
-    """One round in this chain. `sealing`: sinks that have not sealed; None before the barrier."""
+    """One round in this chain. `sealing`: sinks that have not sealed; None before the barrier.
+
+    `pause_ms`: how long the lane had no item done after the cut; None: it still has none.
+    """
 
     round_id: CheckpointId
     kind: RoundKind
     sources: tuple[SplitPosition, ...]
     inputs: tuple[InputSnapshot, ...]
     finished: bool
+    at_ms: MonotonicMs
     sealing: set[OutputId] | None = None
-    uploading: bool = False
+    uploading_ms: MonotonicMs | None = None
+    pause_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -147,13 +153,20 @@ class ChainRounds:
         barrier: Barrier,
         sources: tuple[SplitPosition, ...],
         inputs: tuple[InputSnapshot, ...],
+        now_ms: MonotonicMs,
         *,
         finished: bool,
     ) -> None:
         """The seal of a round goes to the lane: this is its cut (B0)."""
         assert barrier.round_id > self._begun
         self._begun = barrier.round_id
-        self._cuts.append(Cut(barrier.round_id, barrier.kind, sources, inputs, finished))
+        self._cuts.append(Cut(barrier.round_id, barrier.kind, sources, inputs, finished, now_ms))
+
+    def item_done(self, now_ms: MonotonicMs) -> None:
+        """The lane has done a batch: cuts that it sealed before pause it no longer."""
+        for cut in self._cuts:
+            if cut.pause_ms is None and cut.sealing is not None:
+                cut.pause_ms = now_ms - cut.at_ms
 
     def sealed(self, checkpoint: CheckpointId) -> Barrier:
         """The lane has sealed, and all rows before have left: the barrier that follows them."""
@@ -173,12 +186,12 @@ class ChainRounds:
         """What is to be uploaded and published now."""
         while self._cuts and self._cuts[0].sealing == set():
             cut = self._cuts[0]
-            if cut.uploading:
+            if cut.uploading_ms is not None:
                 break
             if cut.round_id <= self._failed and len(self._cuts) > 1:
                 self._cuts.popleft()  # the next cut's upload takes what it sealed
                 continue
-            cut.uploading = True
+            cut.uploading_ms = now_ms
             yield UploadSnapshot(token(), Epoch(self._generation, cut.round_id))
         for output, lane in self._lanes.items():
             if lane.publishing or (lane.retry_ms is not None and now_ms < lane.retry_ms):
@@ -197,7 +210,8 @@ class ChainRounds:
         self._objects.update({ref.name: ref for ref in event.objects})
         staged = sum(staged.object.size for token in event.tokens for staged in token.objects)
         new_bytes = staged + sum(ref.size for ref in event.objects)
-        self._answer = RoundAnswer(cut.round_id, self._snapshot(cut, event.states), None, new_bytes)
+        snapshot, phases = self._snapshot(cut, event.states), _phases(cut, event.at.now_ms)
+        self._answer = RoundAnswer(cut.round_id, snapshot, None, new_bytes, phases)
 
     def upload_failed(self, error: ArkflowError) -> None:
         """The head could not be uploaded: the round fails, what was sealed stays pending (B6)."""
@@ -266,7 +280,7 @@ class ChainRounds:
         numbers = [cut.round_id for cut in self._cuts]
         assert numbers == sorted(set(numbers))
         assert not numbers or numbers[-1] <= self._begun
-        assert sum(cut.uploading for cut in self._cuts) <= 1
+        assert sum(cut.uploading_ms is not None for cut in self._cuts) <= 1
         for lane in self._lanes.values():
             epochs = [token.epoch for token in lane.tokens]
             assert epochs == sorted(set(epochs)), "epochs of a lane are in order"
@@ -277,6 +291,14 @@ class ChainRounds:
             if cut.round_id == checkpoint:
                 return cut
         raise AssertionError(f"no cut of round {checkpoint}")
+
+
+def _phases(cut: Cut, now_ms: MonotonicMs) -> ChainPhases:
+    """How long the cut took; without an item since, the pause lasts until its upload began."""
+    assert cut.uploading_ms is not None
+    sealed_ms = cut.uploading_ms - cut.at_ms
+    pause_ms = sealed_ms if cut.pause_ms is None else cut.pause_ms
+    return ChainPhases(pause_ms, sealed_ms, now_ms - cut.uploading_ms)
 
 
 __all__ = ["ChainRounds"]

@@ -87,12 +87,13 @@ class ItemQueue:
         self._items.append(item)
         self._by_token[item.token] = item
 
-    def answered(self, event: ItemDone) -> None:
-        """A slice of an item arrived."""
+    def answered(self, event: ItemDone) -> Item:
+        """A slice of an item arrived; the item."""
         item = self._by_token[event.token]
         assert item.slice is None, "a slice arrived that nobody asked for"
         item.slice, item.more, item.answered = event.slice, event.more, True
         self._progress_ms = event.at.now_ms
+        return item
 
     def head(self) -> Item | None:
         """The item whose slices leave next."""

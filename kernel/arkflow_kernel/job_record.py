@@ -212,6 +212,9 @@ def _checkpoint_json(entry: CheckpointEntry) -> Json:
         "phases": {
             "acknowledged_ms": record.phases.acknowledged_ms,
             "new_bytes": record.phases.new_bytes,
+            "pause_ms": record.phases.pause_ms,
+            "sealed_ms": record.phases.sealed_ms,
+            "upload_ms": record.phases.upload_ms,
         },
         "total_bytes": entry.total_bytes,
         "chains": [
@@ -264,7 +267,13 @@ def _read_record(fields: Fields) -> CheckpointRecord:
         kind=_member(RoundKind, fields.text("kind")),
         chains=fields.each("chains", chain),
         savepoint=fields.optional_text("savepoint"),
-        phases=CheckpointPhases(phases.number("acknowledged_ms"), phases.number("new_bytes")),
+        phases=CheckpointPhases(
+            phases.number("acknowledged_ms"),
+            phases.number("new_bytes"),
+            phases.number("pause_ms"),
+            phases.number("sealed_ms"),
+            phases.number("upload_ms"),
+        ),
     )
 
 

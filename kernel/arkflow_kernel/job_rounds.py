@@ -12,7 +12,7 @@ completion lets the chains publish and end; what is left for the log then is the
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 from arkflow_kernel.barrier import BarrierCoordinator, Round
 from arkflow_kernel.envelope import RoundKind
@@ -339,7 +339,9 @@ class JobRounds:
         round_ = self._appending
         assert round_ is not None
         new_bytes = sum(answer.new_bytes for answer in round_.answers.values())
-        phases = CheckpointPhases(now_ms - round_.opened_ms, new_bytes)
+        parts = [astuple(answer.phases) for answer in round_.answers.values()]
+        longest = (max(part) for part in zip(*parts, strict=True))
+        phases = CheckpointPhases(now_ms - round_.opened_ms, new_bytes, *longest)
         generation = self._control.generation
         return CheckpointRecord(
             generation, round_.number, round_.kind, snapshots, round_.savepoint, phases

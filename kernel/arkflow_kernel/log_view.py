@@ -13,7 +13,7 @@ from arkflow_kernel.restore_checks import inconsistency
 from arkflow_kernel.restore_choice import History
 from arkflow_kernel.savepoint_files import SavepointFiles
 from arkflow_kernel.slot_log import SlotLog, slot_path
-from arkflow_kernel.snapshot import RestoreKind
+from arkflow_kernel.snapshot import CheckpointPhases, RestoreKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class RecordView:
     created_at: WallMs
     total_bytes: int
     new_bytes: int
-    acknowledged_ms: int
+    phases: CheckpointPhases
     tokens: int
     savepoint: str | None = None
     unusable: str | None = None
@@ -110,7 +110,7 @@ def _record(entry: CheckpointEntry, unusable: str | None, name: str | None = Non
         created_at=entry.created_at,
         total_bytes=entry.total_bytes,
         new_bytes=record.phases.new_bytes,
-        acknowledged_ms=record.phases.acknowledged_ms,
+        phases=record.phases,
         tokens=sum(len(lane.tokens) for lane in lanes),
         savepoint=name or record.savepoint,
         unusable=unusable,

@@ -135,16 +135,34 @@ class ChainSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class ChainPhases:
+    """How long a round took in one chain, in milliseconds.
+
+    `pause_ms`: from the cut to the next item that the lane has done; `sealed_ms`: from the cut
+    until every sink has sealed or confirmed; `upload_ms`: from then to the answer.
+    """
+
+    pause_ms: int = 0
+    sealed_ms: int = 0
+    upload_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointPhases:
-    """How long a round took, in milliseconds from its opening to the last acknowledgement, and how
-    many bytes of objects it added.
+    """How long a round took, in milliseconds: `acknowledged_ms` from its opening to the last
+    answer, the others are the longest of any chain (`ChainPhases`). `new_bytes`: size of the
+    objects that it added.
     """
 
     acknowledged_ms: int = 0
     new_bytes: int = 0
+    pause_ms: int = 0
+    sealed_ms: int = 0
+    upload_ms: int = 0
 
 
 NO_PHASES = CheckpointPhases()
+NO_CHAIN_PHASES = ChainPhases()
 """Nothing is known."""
 
 
@@ -265,12 +283,15 @@ class RoundAnswer:
     snapshot: ChainSnapshot | None = None
     error: ArkflowError | None = None
     new_bytes: int = 0
+    phases: ChainPhases = NO_CHAIN_PHASES
 
 
 __all__ = [
     "NEWEST",
     "NOTHING_RESTORED",
+    "NO_CHAIN_PHASES",
     "NO_PHASES",
+    "ChainPhases",
     "ChainSnapshot",
     "CheckpointPhases",
     "CheckpointRecord",

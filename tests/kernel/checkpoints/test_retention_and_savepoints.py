@@ -236,7 +236,7 @@ def test_a_view_shows_every_slot_and_what_would_be_restored(world: LogWorld) -> 
     assert first.record is not None
     assert second.record is not None
     assert (second.record.kind, second.record.savepoint) == ("savepoint", "before")
-    figures = first.record.total_bytes, first.record.new_bytes, first.record.acknowledged_ms
+    figures = first.record.total_bytes, first.record.new_bytes, first.record.phases.acknowledged_ms
     assert figures == (100, 100, 7)
     assert first.record.tokens == 2
     assert [each.savepoint for each in view.savepoints] == ["before"]
