@@ -112,7 +112,7 @@ class _Savepoint:
             result = {"job": str(self._running.job), "savepoint": self._name, "url": told}
             return Answer(result)
         if outcome is not None:
-            text = f"the job {_has_ended(outcome.kind)} before '{self._name}' was complete"
+            text = f"it {_has_ended(outcome.kind)} before savepoint '{self._name}' was complete"
             return Answer(error=("RestoreError", text))
         return Progress(progress_text(self._running.status()))
 
@@ -133,12 +133,12 @@ class _Stop:
         if outcome.error is not None:
             return Answer(error=(type(outcome.error).__name__, outcome.error.message))
         if outcome.kind not in (OutcomeKind.FINISHED, OutcomeKind.STOPPED):
-            text = f"job '{job}' was {outcome.kind.value}, not stopped in order"
+            text = f"it was {outcome.kind.value}, not stopped in order"
             return Answer(error=("ComponentError", text))
         url = None if self._savepoint is None else _told(self._running, self._savepoint)
         if self._savepoint is not None and not isinstance(url, str):
-            reason = url.message if isinstance(url, ArkflowError) else "the job was over before"
-            text = f"job '{job}' {_has_ended(outcome.kind)}, but there is no savepoint: {reason}"
+            reason = url.message if isinstance(url, ArkflowError) else "it was over before"
+            text = f"it {_has_ended(outcome.kind)}, but there is no savepoint: {reason}"
             return Answer(error=("StoreError", text))
         checkpoint = None if status.checkpoints is None else int(status.checkpoints.last) or None
         result = {"job": str(job), "outcome": outcome.kind.value, "checkpoint": checkpoint}

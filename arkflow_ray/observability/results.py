@@ -156,7 +156,8 @@ def _saved(result: JobResult, checkpoint: CheckpointFigures) -> list[str]:
         return [] if finished else [f"nothing: checkpoints ended with this run; {advice}"]
     if not checkpoint.last:
         if finished:
-            return []
+            before = checkpoint.restored
+            return [f"{before} in {checkpoint.root}, as before"] if before else []
         begins = checkpoint.restored or "its beginning"
         return [f"nothing in this run; the next run of this file begins at {begins}"]
     tail = "; the job is finished" if finished else "; the next run of this file continues from it"

@@ -77,6 +77,18 @@ def test_parquet_parts_hold_every_good_order(folder: pathlib.Path) -> None:
     assert len({pq.read_schema(part).to_string() for part in parts}) == 1
 
 
+def test_the_job_with_checkpoints_writes_each_order_once_also_when_it_is_run_again(
+    folder: pathlib.Path,
+) -> None:
+    for _ in range(2):
+        assert run(folder, "checkpoints") == []
+        numbers: dict[object, list[object]] = {}
+        for row in written(folder, "out/counted"):
+            numbers.setdefault(row["country"], []).append(row["number"])
+        assert sum(len(of_one) for of_one in numbers.values()) == 19_996
+        assert all(of_one == list(range(1, len(of_one) + 1)) for of_one in numbers.values())
+
+
 def test_the_partitioned_job_numbers_the_large_orders_of_each_country(
     folder: pathlib.Path,
 ) -> None:

@@ -171,6 +171,11 @@ def test_a_result_is_told_in_json() -> None:
             "  saved    nothing: checkpoints ended with this run; with a `checkpoint:` block a "
             "later run continues\n",
         ),
+        (
+            OutcomeKind.FINISHED,
+            CheckpointFigures(0, "checkpoint 3", "file:///c"),
+            "  saved    checkpoint 3 in file:///c, as before\n",
+        ),
         (OutcomeKind.FINISHED, CheckpointFigures(3, None, None), ""),
     ],
 )
