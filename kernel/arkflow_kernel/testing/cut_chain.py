@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.checkpoint_ports import EpochSink, Staging
+from arkflow_kernel.envelope import Barrier
 from arkflow_kernel.errors import ArkflowError, ChannelError
-from arkflow_kernel.ids import ChainId, CheckpointId, Generation
+from arkflow_kernel.ids import NO_CHECKPOINT, ChainId, CheckpointId, Generation
 from arkflow_kernel.plan import ChainPlan, SinkPlan
 from arkflow_kernel.ports import SinkWriter
 from arkflow_kernel.protocol import (
     ChainEvent,
+    Control,
+    ControlState,
     NextSlice,
     OutcomeKind,
     PublishTokens,
@@ -32,12 +35,11 @@ from arkflow_kernel.testing.sim_channel import SimChannel
 from arkflow_kernel.testing.sim_components import SimComponents
 from arkflow_kernel.testing.sim_epochs import SimEpochSink
 from arkflow_kernel.testing.sim_parts import SimSink
-from arkflow_kernel.testing.sim_store import SimObjects
 from arkflow_kernel.testing.sim_world import World
 
 if TYPE_CHECKING:
-    from arkflow_kernel.testing.cut_run import CutRun
     from arkflow_kernel.testing.cut_process import CutProcess
+    from arkflow_kernel.testing.cut_run import CutRun
 
 _CALLS = {UploadSnapshot: "upload", PublishTokens: "publish"}
 
@@ -80,6 +82,8 @@ class CutChain(SimChain):
         self.acknowledged = CheckpointId(0)
         self.reports = 0
         self._busy: set[int] = set()
+        self._barriers = {channel.channel: NO_CHECKPOINT for channel in plan.inputs}
+        self._over = self._over_soon = NO_CHECKPOINT
         super().__init__(plan, generation, restored, world, inputs, outputs)
 
     def _made_parts(self) -> SimComponents:
@@ -112,9 +116,42 @@ class CutChain(SimChain):
 
     def report_due(self) -> bool:
         """Also when the machine asked for it."""
-        return super().report_due() or (
-            self.report_soon and not self.hung and self.outcome is None
-        )
+        return super().report_due() or (self.report_soon and not self.hung and self.outcome is None)
+
+    # --- barriers ------------------------------------------------------------------------------
+
+    def control(self, state: ControlState) -> None:
+        """A control message arrived."""
+        super().control(state)
+        if state.generation == self.generation:
+            upto = max(state.failed_upto, state.completed_upto, key=int)
+            self._over_soon = max(self._over_soon, upto, key=int)
+
+    def _paused(self, channel: SimChannel) -> bool:
+        """Whether an input must wait for barriers: found from what was delivered alone (B1, B2)."""
+        newest = max(self._barriers.values(), key=int)
+        aligned = all(round_id == newest for round_id in self._barriers.values())
+        return self._barriers[channel.id] == newest > self._over and not aligned
+
+    def _deliver(self, channel: SimChannel) -> None:
+        if self._paused(channel):
+            raise ViolationError(f"{channel.id} is taken while it waits for barriers (B1)")
+        envelope = channel.queue[0]
+        super()._deliver(channel)
+        if isinstance(envelope, Barrier):
+            self._barriers[channel.id] = envelope.round_id
+
+    def _handle(self, event: ChainEvent) -> None:
+        super()._handle(event)
+        if isinstance(event, Control) and not self._controls and self.outcome is None:
+            self._over = self._over_soon
+            stuck = [
+                channel.id
+                for channel in self.inputs
+                if self.task._flow.rounds.paused(channel.id) and not self._paused(channel)
+            ]
+            if stuck:
+                raise ViolationError(f"inputs {stuck} wait for a round that is over (B2)")
 
     # --- work ----------------------------------------------------------------------------------
 

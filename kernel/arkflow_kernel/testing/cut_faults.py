@@ -1,4 +1,4 @@
-"""What may go wrong in a simulated job in checkpoint mode: processes, channels, the store, clocks."""
+"""What may go wrong in a job in checkpoint mode: processes, channels, the store, clocks."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A simulated job in checkpoint mode over all of its runs: who acts next, and what lies between them.
+"""A job in checkpoint mode over all of its runs: who acts next, and what lies between them.
 
 A step is one act of one process of one run. While a call of the store is under way, more steps are
 taken inside of it, so other processes, rivals too, act between any two of its requests.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from arkflow_kernel.coordinator import JobCoordinator
-from arkflow_kernel.errors import ActorLostError, ArkflowError, RestoreError
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ProtocolError, RestoreError
 from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
 from arkflow_kernel.ports import SplitPosition
@@ -73,6 +73,7 @@ class CutCheck(JobCheck):
 
     def begins(self, generation: Generation, now_ms: int, alive: list[ChainId]) -> None:
         """An attempt is deployed: of the generation that was claimed last."""
+        del now_ms
         if alive:
             raise ViolationError(f"an attempt starts while {alive} of the last are alive (D4)")
         if generation != self._run.process.generation:
@@ -94,7 +95,9 @@ class CutCheck(JobCheck):
 class CutRun(SimJob):
     """One coordinator with all its attempts."""
 
-    def __init__(self, world: World, job: "CutJob", choice: RestoreChoice, *, started: bool) -> None:
+    def __init__(
+        self, world: World, job: "CutJob", choice: RestoreChoice, *, started: bool
+    ) -> None:
         self.job, self._choice, self._started = job, choice, started
         self.process = job.process()
         self.process.kill = self.crash
@@ -280,7 +283,11 @@ class CutRun(SimJob):
                     self.log.collect()
         except ArkflowError as error:
             judged(error)
+            if isinstance(error, ProtocolError):
+                raise ViolationError(f"the log was misused: {error}") from error
             self._probes[f"log {type(error).__name__}"] += 1
+            if isinstance(command, AppendRecord):
+                self.job.truth.declared_failed(command.record)
             if isinstance(error, RestoreError):
                 self.job.truth.check_refusal(error)
             if isinstance(command, CollectGarbage):
@@ -324,8 +331,8 @@ class CutRun(SimJob):
             return None
         except Interrupted:
             self.job.unwind()
-            error = ActorLostError("it died while it was opened")
-            self._lost_in_opening(process, name, command.generation, error)
+            lost = ActorLostError("it died while it was opened")
+            self._lost_in_opening(process, name, command.generation, lost)
             return None
         finally:
             if self._opening.get(name) is process:

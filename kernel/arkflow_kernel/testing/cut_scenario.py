@@ -71,12 +71,10 @@ def _with_checkpoints(dice: Dice, graph: ExecutionGraph) -> ExecutionGraph:
         "interval_ms": dice.pick([5, 30, 100]),
         "retention": dice.pick([1, 2, 3]),
         "tolerable_failures": dice.pick([2, 10]),
-        "timeout_ms": dice.pick([3_000, 20_000, 600_000]),
+        "timeout_ms": dice.pick([8_000, 60_000, 600_000]),
     }
     chains = tuple(_in_checkpoint_mode(plan, once) for plan in graph.chains)
-    return replace(
-        graph, mode=Mode.CHECKPOINT, chains=chains, checkpoint=CheckpointPlan(**policy)
-    )
+    return replace(graph, mode=Mode.CHECKPOINT, chains=chains, checkpoint=CheckpointPlan(**policy))
 
 
 def _in_checkpoint_mode(plan: ChainPlan, once: dict[OperatorId, bool]) -> ChainPlan:

@@ -67,6 +67,7 @@ class Truth:
         self.scenario, self.store, self._probes = scenario, store, probes
         self.oracle = Oracle(scenario)
         self.records: list[Known] = []
+        self._failed: set[tuple[int, int]] = set()
         self._listed: set[tuple[Lane, Epoch]] = set()
         self.lanes: dict[Lane, dict[Epoch, list[Counted]]] = {}
         self.visible: dict[OperatorId, Counter[int]] = {}
@@ -162,6 +163,8 @@ class Truth:
             _fail(f"a record of generation {record.generation}, claimed {self.last_claim}")
         if self.newest is not None and record.checkpoint <= self.newest.record.checkpoint:
             _fail(f"checkpoint {record.checkpoint} after {self.newest.record.checkpoint}")
+        if (record.generation, record.checkpoint) in self._failed:
+            _fail(f"checkpoint {record.checkpoint} was declared failed, and appears (M1)")
         names = [snapshot.chain for snapshot in record.chains]
         if len(names) != len(set(names)) or set(names) != self._chains:
             _fail(f"checkpoint {record.checkpoint} has the chains {names} (B4)")
@@ -184,6 +187,13 @@ class Truth:
             for lane in snapshot.lanes:
                 self._listed |= {((t.sink, t.lane), t.epoch) for t in lane.tokens}
         self._probes[f"record {record.kind.value}"] += 1
+
+    def declared_failed(self, record: CheckpointRecord) -> None:
+        """A round is declared failed: its record is not there and never will be (M1)."""
+        number = (record.generation, record.checkpoint)
+        if any((k.record.generation, k.record.checkpoint) == number for k in self.records):
+            _fail(f"checkpoint {record.checkpoint} is declared failed, its record is there (M1)")
+        self._failed.add(number)
 
     def _check_objects(self, known: Known) -> None:
         """Every object of a record is there, and is what was written (M1)."""

@@ -191,9 +191,7 @@ class FinishOvertakesBatches(LaneSchedule):
 
 
 class _HastySink(WriteLane):
-    def next_request(
-        self, token: RequestToken, now_ms: MonotonicMs
-    ) -> WriteRequest | None:
+    def next_request(self, token: RequestToken, now_ms: MonotonicMs) -> WriteRequest | None:
         request = super().next_request(token, now_ms)
         if isinstance(request, Write):
             self._confirmed = request.sequence

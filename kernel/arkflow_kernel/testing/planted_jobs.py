@@ -1,19 +1,20 @@
 """Planted bugs of the coordinator, and the list of all planted bugs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError
-from arkflow_kernel.ids import ChainId
+from arkflow_kernel.ids import ChainId, MonotonicMs
 from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
     ChainEnded,
     ChainReport,
     CoordinatorCommand,
     CoordinatorEvent,
+    KillChain,
     SendControl,
 )
 from arkflow_kernel.restart import GiveUp, Restart, RestartStrategy
@@ -70,11 +71,17 @@ class DeploysBesideTheLast(PlantedCoordinator):
     part = ("_attempt", _ImpatientAttempt)
 
 
-class NeverKills(JobCoordinator):
+class _PatientAttempt(Attempt):
+    def kills(self, now_ms: MonotonicMs, timeout_ms: int) -> Iterator[KillChain]:
+        for kill in super().kills(now_ms, timeout_ms):
+            if kill.generation < 0:
+                yield kill
+
+
+class NeverKills(PlantedCoordinator):
     """A chain that hangs is waited for, for ever."""
 
-    def _kill(self, name: ChainId) -> None:
-        pass
+    part = ("_attempt", _PatientAttempt)
 
 
 class _ForgivingAttempt(Attempt):

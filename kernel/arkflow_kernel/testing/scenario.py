@@ -113,7 +113,7 @@ def with_parts(
 class DrawnJob:
     """A job's operators and edges, drawn in the order of the rows. `MAPS`: how many maps."""
 
-    MAPS = (0, 1, 2, 2, 3)
+    MAPS: tuple[int, ...] = (0, 1, 2, 2, 3)
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice

@@ -39,7 +39,7 @@ class SimComponents:
         return SimSink(script, self._on_write(plan), self._world.lineage.done)
 
     def _on_write(self, plan: SinkPlan) -> Callable[[list[int]], None]:
-        """Looks at the order of rows. The error sink is told those of several operators, in none."""
+        """Looks at the order of rows. The error sink gets those of several operators, in none."""
         order, place = self._world.order, f"{plan.operator}@{self._plan.chain}"
         unordered: frozenset[int] = frozenset()
         ordered = order.ordered(self._plan.chain)

@@ -1,4 +1,4 @@
-"""The checkpoint store of a simulated job: bytes that outlive every process, at the end of a bad way.
+"""The checkpoint store of a simulated job: bytes that outlive every process, behind a bad way.
 
 Each call of a process is a request of its own: others act before it arrives and before its answer
 does, it may be lost, done with a lost answer, done much later, or left half done by a process that
