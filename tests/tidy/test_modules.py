@@ -33,6 +33,7 @@ KERNEL_MAY_IMPORT_OF_PYTHON = {
     "json",
     "math",
     "operator",
+    "pathlib",
     "re",
     "string",
     "struct",
@@ -41,7 +42,10 @@ KERNEL_MAY_IMPORT_OF_PYTHON = {
     "typing",
     "zlib",
 }
-"""Pure parts of the standard library: no clock, no I/O, no thread, no chance."""
+"""Pure parts of the standard library: no clock, no thread, no chance.
+
+`pathlib` names files that a store or a driver hands in: spilled runs, spools.
+"""
 
 PUBLIC_KITS = ("arkflow_kernel.testing",)
 """Packages for others' tests: no module of ours has to import them."""
