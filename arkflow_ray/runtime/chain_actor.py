@@ -21,7 +21,7 @@ from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import ReplayKind
 from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState, OutcomeKind
 from arkflow_kernel.snapshot import RestoredChain
-from arkflow_ray.runtime.chain_host import ChainHost, MakeExchange, PushReport
+from arkflow_ray.runtime.chain_host import ChainHost, MakeExchange
 from arkflow_ray.runtime.channel_folder import channel_folder_path, remove_channel_folder
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.exchange import Exchange
@@ -31,6 +31,7 @@ from arkflow_ray.runtime.components import RegistryComponents
 from arkflow_ray.runtime.lease import Lease, LeaseWatch, monotonic_ms
 from arkflow_ray.runtime.lines import LineBuffer, Lines
 from arkflow_ray.runtime.os_process import OsProcess, this_process
+from arkflow_ray.runtime.report_pusher import ReportPusher
 
 if TYPE_CHECKING:  # fsspec is not for chains in ack mode
     from arkflow_ray.checkpoint.open import StoreObjects
@@ -128,6 +129,7 @@ class ChainActor:
         self._channel_folder: str | None = None
         self._lease = Lease(monotonic_ms)
         self._watch: LeaseWatch | None = None
+        self._pusher: ReportPusher | None = None
 
     async def handshake(self, coordinator: ActorPlace) -> ActorIdentity:
         """Who this is. The first call (P2); from now on the process ends without calls (D6)."""
@@ -223,6 +225,8 @@ class ChainActor:
     def _start(self, deployment: Deployment) -> None:
         # Ray calls each concurrency group in a thread of its own: the old chain goes first.
         self._host, self._end = None, None
+        if self._pusher is not None:
+            self._pusher.close()
         self._generation = deployment.generation
         retired, self._lines = self._lines, LineBuffer(deployment.generation)
         if retired.closed:
@@ -239,6 +243,7 @@ class ChainActor:
             if plan.inputs or plan.channels:
                 self._channel_folder = deployment.channel_folder
             objects = _objects(deployment)
+            self._pusher = _pusher(deployment.coordinator)
             components = RegistryComponents(deployment.secrets, lines, deployment.job)
             host = ChainHost(
                 plan,
@@ -247,7 +252,7 @@ class ChainActor:
                 SystemClock(),
                 objects=objects,
                 exchange=_exchange(deployment),
-                push=_push(deployment.coordinator),
+                push=self._pusher,
             )
             address = host.open(deployment.restored, deployment.channel_secret)
         except ArkflowError as error:
@@ -273,12 +278,11 @@ def _objects(deployment: Deployment) -> "StoreObjects | None":
     return open_objects(deployment.checkpoint_root, deployment.job)
 
 
-def _push(coordinator: Any) -> PushReport | None:
+def _pusher(coordinator: Any) -> ReportPusher | None:
     """What tells the coordinator a report at once; it may be lost, and is told again (P3)."""
     if coordinator is None:
         return None
-    tell = coordinator.tell.options(num_returns=0)
-    return lambda report: tell.remote(report)
+    return ReportPusher(coordinator.tell.options(num_returns=0).remote)
 
 
 def _exchange(deployment: Deployment) -> MakeExchange | None:
