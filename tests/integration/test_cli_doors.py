@@ -1,0 +1,224 @@
+"""Runs that are reached from other processes: status, savepoint, stop, and what is run after that.
+
+Without Ray: each run is the program itself, in a process of its own.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHOP = """\
+jobs:
+  - id: shop
+    version: 1
+    checkpoint: {object_store_uri: checkpoints, interval_ms: 200}
+    restart: {strategy: none}
+    operators:
+      - {id: orders, kind: source}
+      - id: counted
+        kind: map
+        stateful: true
+        key_field: a
+        config: {type: sql, query: "SELECT a, number FROM flow", state_output_field: number}
+      - {id: printed, kind: sink}
+    edges:
+      - {id: by-a, from: orders, to: counted, partitioned: true}
+      - {id: out, from: counted, to: printed}
+    sources:
+      - operator_id: orders
+        input_type: generate
+        config: {context: '{"a": 1}', interval: 10ms, batch_size: 1}
+        codec: json
+        time: {mode: processing_time}
+    sinks:
+      - {operator_id: printed, output_type: stdout}
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A run. Its rows go into a file: a pipe that nobody reads would hold the job back."""
+
+    process: subprocess.Popen[str]
+    rows: Path
+
+    def first(self) -> int:
+        """The number in the first row that it prints."""
+        while not (text := self.rows.read_text()).count("\n"):
+            assert self.process.poll() is None, self.process.communicate()[1]
+            time.sleep(0.02)  # the test's time-out bounds the wait
+        return int(json.loads(text.splitlines()[0])["number"])
+
+    def last(self) -> int:
+        """The number in the last row that it printed."""
+        return int(json.loads(self.rows.read_text().splitlines()[-1])["number"])
+
+    def interrupt(self) -> str:
+        """Stop it as Ctrl-C does; what it said."""
+        self.process.send_signal(signal.SIGINT)
+        return self.said()
+
+    def said(self) -> str:
+        """What it said, when it has ended."""
+        return self.process.communicate()[1]
+
+
+class Shop:
+    """A folder with the file; commands in it see only the doors of this test."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._environment = {**os.environ, "XDG_RUNTIME_DIR": str(place)}
+        self._programs: list[Program] = []
+        (place / "shop.yaml").write_text(SHOP)
+
+    def run(self, *arguments: str, command: str = "run") -> Program:
+        """Start the job; it prints a row every 10 ms for ever."""
+        rows = self.place / f"rows-{len(self._programs)}"
+        with rows.open("w") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "arkflow_ray.cli.main", command, "--inline", "shop.yaml",
+                 *arguments],
+                cwd=self.place, env=self._environment, stdout=out, stderr=subprocess.PIPE,
+                text=True,
+            )  # fmt: skip
+        self._programs.append(Program(process, rows))
+        return self._programs[-1]
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "arkflow_ray.cli.main", *arguments],
+            cwd=self.place, env=self._environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    def told(self, *arguments: str) -> dict[str, Any]:
+        """The JSON answer of a command that works."""
+        called = self.call(*arguments, "--json")
+        assert called.returncode == 0, called.stdout + called.stderr
+        answer: dict[str, Any] = json.loads(called.stdout)
+        return answer
+
+    def close(self) -> None:
+        for program in self._programs:
+            program.process.kill()
+            program.process.wait()
+            assert program.process.stderr is not None
+            program.process.stderr.close()
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    """Its path is short enough for sockets."""
+    place = Path(tempfile.mkdtemp(prefix="shop-", dir="/tmp"))
+    found = Shop(place)
+    yield found
+    found.close()
+    shutil.rmtree(place)
+
+
+def await_status(shop: Shop, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The status as soon as it is as wanted; the test's time-out bounds the wait."""
+    while True:
+        told = shop.told("status", "shop")
+        if wanted(told):
+            return told
+
+
+def test_a_run_is_seen_asked_and_stopped_from_elsewhere_and_the_next_one_goes_on(
+    shop: Shop,
+) -> None:
+    program = shop.run()
+    assert program.first() == 1
+    pids = [job["pid"] for job in shop.told("jobs")["jobs"]]
+    assert program.process.pid in pids
+    saved = await_status(shop, lambda told: told["checkpoints"]["last"] is not None)
+    assert saved["state"] == "running"
+    assert saved["checkpoints"]["root"] == f"file://{shop.place}/checkpoints"
+    stopped = shop.told("stop", "shop")
+    said = program.said()
+    assert program.process.returncode == 0
+    assert stopped["outcome"] == "stopped"
+    last = stopped["checkpoint"]
+    assert f"checkpoint {last} in " in said
+    again = shop.run()
+    assert again.first() == program.last() + 1, "a row is counted once"
+    assert f"continues from checkpoint {last}" in again.interrupt()
+    assert shop.call("status", "shop").returncode == 3
+
+
+def test_a_savepoint_is_a_place_to_begin_at(shop: Shop) -> None:
+    program = shop.run()
+    program.first()
+    made = shop.call("savepoint", "shop", "v1")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout == f"file://{shop.place}/checkpoints/shop/savepoints/v1\n"
+    assert shop.call("savepoint", "shop", "v1").returncode == 2, "the name is taken"
+    program.interrupt()
+    history = shop.told("checkpoints", "shop", "--config", "shop.yaml")
+    assert [each["savepoint"] for each in history["savepoints"]] == ["v1"]
+    assert history["checkpoints"][0]["unusable"] is None
+    assert history["restores"] == f"checkpoint {history['checkpoints'][0]['checkpoint']}"
+    for place in ("v1", made.stdout.strip()):
+        again = shop.run("--from-savepoint", place, command="resume")
+        assert 1 < again.first() <= program.last()
+        assert "continues from savepoint" in again.interrupt()
+
+
+def test_a_killed_run_leaves_its_door_and_the_next_one_takes_it_and_goes_on(shop: Shop) -> None:
+    program = shop.run()
+    program.first()
+    await_status(shop, lambda told: told["checkpoints"]["last"] is not None)
+    program.process.kill()
+    program.said()
+    called = shop.call("stop", "shop")
+    assert called.returncode == 3
+    assert "no job 'shop' runs on this machine as this user" in called.stderr
+    again = shop.run(command="resume")
+    assert 1 < again.first() <= program.last() + 1
+    assert shop.told("stop", "shop", "--drain")["outcome"] == "finished"
+    again.said()
+    assert again.process.returncode == 0
+
+
+def test_a_start_that_would_lose_something_is_refused_with_what_to_do(shop: Shop) -> None:
+    refused = shop.run(command="resume")
+    said = refused.said()
+    assert (refused.process.returncode, refused.rows.read_text()) == (1, "")
+    assert "there is nothing to resume: job 'shop' has no checkpoint; start it with `run`" in said
+    program = shop.run()
+    program.first()
+    await_status(shop, lambda told: told["checkpoints"]["last"] is not None)
+    program.interrupt()
+    records = shop.place / "checkpoints/shop/log"
+    for record in sorted(records.iterdir())[1:]:
+        record.write_text("{}")
+    spoiled = shop.run()
+    said = spoiled.said()
+    assert (spoiled.process.returncode, spoiled.rows.read_text()) == (1, "")
+    assert "cannot be restored" in said
+    assert "--from-scratch" in said
+    warned = shop.call("checkpoints", "shop", "--root", "checkpoints")
+    assert "warning: the next start is refused" in warned.stdout
+    scratch = shop.run("--from-scratch")
+    assert scratch.first() == 1
+    scratch.interrupt()
+    assert scratch.process.returncode == 0
+
+
+def test_a_bad_name_of_a_savepoint_is_bad_usage(shop: Shop) -> None:
+    for command in (["savepoint", "shop", "../x"], ["stop", "shop", "--savepoint", "a b"]):
+        called = shop.call(*command)
+        assert called.returncode == 2
+        assert "cannot name a savepoint" in called.stderr
