@@ -285,9 +285,8 @@ class ChainTask:
     def _data_ended(self, now_ms: MonotonicMs) -> None:
         """Every row has left the lane."""
         self._flow.outputs.end(stopped=self._stopped)
-        self._phase = Phase.DRAINED
+        self._phase = Phase.FLUSHING if self._flow.acks else Phase.DRAINED
         if self._flow.acks:
-            self._phase = Phase.FLUSHING
             self._flow.outputs.flush()
         self._flow.write(now_ms)
 

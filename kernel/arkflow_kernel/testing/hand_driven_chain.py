@@ -6,12 +6,14 @@ carries it to the peer when it likes.
 
 from collections import deque
 
-from arkflow_kernel.envelope import Data, Envelope
-from arkflow_kernel.errors import ArkflowError, SinkError
+from arkflow_kernel.envelope import Data, Envelope, RoundKind
+from arkflow_kernel.errors import ArkflowError, SinkError, StoreError
 from arkflow_kernel.ids import (
     ChannelId,
+    CheckpointId,
     Generation,
     MonotonicMs,
+    OperatorId,
     OutputId,
     RequestToken,
     Sequence,
@@ -33,19 +35,37 @@ from arkflow_kernel.protocol import (
     ItemDone,
     LaneSlice,
     Piece,
+    PublishFailed,
     RequestFailed,
+    SnapshotUploaded,
     SourceCommitted,
     SourceRead,
     Tick,
+    TokensPublished,
+    UploadFailed,
     WriteDone,
 )
-from arkflow_kernel.snapshot import ChainSnapshot, RestoredChain
+from arkflow_kernel.snapshot import (
+    ChainSnapshot,
+    Epoch,
+    ObjectRef,
+    RestoredChain,
+    SinkToken,
+    StagedObject,
+)
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.components import rows_batch
 from arkflow_kernel.testing.transcript import Transcript
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 G1 = Generation(1)
+
+
+def sink_token(checkpoint: int, generation: int = 1, sink: str = "sink") -> SinkToken:
+    """A sealed epoch of a sink: one object of 10 bytes and one row."""
+    ref = ObjectRef(f"{generation}-{sink}-{checkpoint}.sink", 10, "")
+    epoch = Epoch(Generation(generation), CheckpointId(checkpoint))
+    return SinkToken(OperatorId(sink), 0, epoch, (StagedObject(ref, 1),))
 
 
 class HandDrivenChain:
@@ -57,11 +77,13 @@ class HandDrivenChain:
         *,
         commits: bool = False,
         restored: tuple[SplitPosition, ...] = (),
+        snapshot: ChainSnapshot | None = None,
         log: Transcript | None = None,
         clock: VirtualClock | None = None,
     ) -> None:
         self._name = "" if log is None else f"{plan.chain} "
-        snapshot = ChainSnapshot(plan.chain, plan.tasks, sources=restored)
+        if snapshot is None:
+            snapshot = ChainSnapshot(plan.chain, plan.tasks, sources=restored)
         self.task = ChainTask(plan, G1, commits=commits, restored=RestoredChain(snapshot=snapshot))
         self.log = Transcript() if log is None else log
         self.clock = VirtualClock() if clock is None else clock
@@ -91,9 +113,20 @@ class HandDrivenChain:
 
     # --- control and time ----------------------------------------------------------------------
 
-    def control(self, desired: Desired = Desired.RUN, generation: Generation = G1) -> None:
+    def control(
+        self,
+        desired: Desired = Desired.RUN,
+        generation: Generation = G1,
+        *,
+        round_id: int = 0,
+        kind: RoundKind = RoundKind.PERIODIC,
+        failed: int = 0,
+        completed: int = 0,
+    ) -> None:
         """The coordinator's state."""
-        self.take(Control(self.clock.moment(), ControlState(generation, desired)))
+        numbers = (CheckpointId(number) for number in (failed, completed))
+        state = ControlState(generation, desired, CheckpointId(round_id), kind, *numbers)
+        self.take(Control(self.clock.moment(), state))
 
     def tick(self, by_ms: int) -> None:
         """Time passes."""
@@ -127,6 +160,28 @@ class HandDrivenChain:
         """The source was told."""
         self.take(SourceCommitted(self.clock.moment(), RequestToken(token)))
 
+    def sealed(self, token: int) -> None:
+        """An exactly-once sink has sealed its epoch."""
+        self.wrote(token, 0)
+
+    def uploaded(self, token: int, *tokens: SinkToken) -> None:
+        """Everything is durable."""
+        self.take(SnapshotUploaded(self.clock.moment(), RequestToken(token), (), tokens))
+
+    def upload_failed(self, token: int) -> None:
+        """The store does not take it."""
+        error = StoreError("the store is full")
+        self.take(UploadFailed(self.clock.moment(), RequestToken(token), error))
+
+    def published(self, token: int) -> None:
+        """Readers see it."""
+        self.take(TokensPublished(self.clock.moment(), RequestToken(token)))
+
+    def publish_failed(self, token: int, message: str = "no") -> None:
+        """A sink cannot publish now."""
+        error = SinkError(message)
+        self.take(PublishFailed(self.clock.moment(), RequestToken(token), error))
+
     def failed(self, token: int, message: str) -> None:
         """Some request failed."""
         error = SinkError(message)
@@ -153,4 +208,4 @@ class HandDrivenChain:
         self.take(ChannelBroken(self.clock.moment(), error))
 
 
-__all__ = ["G1", "HandDrivenChain"]
+__all__ = ["G1", "HandDrivenChain", "sink_token"]

@@ -7,6 +7,7 @@ from arkflow_kernel.limits import CHANNEL_BYTES_MAX, CHANNEL_ENVELOPES_DEFAULT
 from arkflow_kernel.plan import (
     ChainPlan,
     ChannelPlan,
+    CheckpointPlan,
     ComponentPlan,
     EdgeKind,
     ExecutionGraph,
@@ -33,17 +34,23 @@ def chain_plan(
     timeout_ms: int | None = None,
     inputs: Seq[ChannelPlan] = (),
     channels: Seq[ChannelPlan] = (),
+    mode: Mode = Mode.ACK,
+    exactly_once: Seq[str] = (),
 ) -> ChainPlan:
     """A chain with the named operators; every row goes to all `sinks`, bad ones to `error_sink`.
 
-    `inputs` take the place of the source; each of the `channels` gets every row too.
+    `inputs` take the place of the source; each of the `channels` gets every row too. `exactly_once`
+    are those of the sinks that publish staged epochs, in checkpoint mode.
     """
     names = [*sinks, *([error_sink] if error_sink is not None else [])]
     return ChainPlan(
         ChainId(name),
         None if inputs or source is None else _source_plan(source, rows_per_second),
         tuple(OperatorPlan(OperatorId(op), "map", _SCRIPTED, timeout_ms) for op in operators),
-        tuple(SinkPlan(OperatorId(sink), _SCRIPTED) for sink in dict.fromkeys(names)),
+        tuple(
+            SinkPlan(OperatorId(sink), _SCRIPTED, sink in exactly_once)
+            for sink in dict.fromkeys(names)
+        ),
         tuple(OutputId(output) for output in (*sinks, *(channel.edge for channel in channels))),
         None if error_sink is None else OutputId(error_sink),
         workers,
@@ -51,6 +58,7 @@ def chain_plan(
         outlets=tuple(
             OutletPlan(OutputId(channel.edge), EdgeKind.FORWARD, (channel,)) for channel in channels
         ),
+        mode=mode,
     )
 
 
@@ -74,10 +82,16 @@ def job_plan(
     name: str = "job",
     mode: Mode = Mode.ACK,
     restart: RestartPlan | None = None,
+    checkpoint: CheckpointPlan | None = None,
 ) -> ExecutionGraph:
-    """A job of these chains; in ack mode, and with the default restarts, unless said otherwise."""
+    """A job of these chains; in ack mode, and with the default restarts, unless said otherwise.
+
+    With `checkpoint` it is in checkpoint mode, as its chains must be.
+    """
     restarts = RestartPlan() if restart is None else restart
-    return ExecutionGraph(JobId(name), 1, mode, chains, (), 128, restarts)
+    mode = mode if checkpoint is None else Mode.CHECKPOINT
+    assert checkpoint is None or all(chain.mode is mode for chain in chains)
+    return ExecutionGraph(JobId(name), 1, mode, chains, (), 128, restarts, checkpoint)
 
 
 def _source_plan(name: str, rows_per_second: float | None) -> SourcePlan:

@@ -21,10 +21,22 @@ from arkflow_kernel.protocol import (
     JobOutcome,
     LaneSlice,
     RunItem,
+    SealItem,
 )
-from arkflow_kernel.snapshot import RestoredChain
+from arkflow_kernel.snapshot import (
+    ChainSnapshot,
+    CheckpointRecord,
+    Claim,
+    Epoch,
+    InputSnapshot,
+    ObjectRef,
+    RestoreChoice,
+    RestoredChain,
+    RoundAnswer,
+    SinkToken,
+)
 
-_ZEROS = frozenset({"published_upto", "number"})
+_ZEROS = frozenset({"published_upto", "number", "last_checkpoint", "unusable"})
 _HIDDEN = frozenset({"at", "statistics", "counts", "usage", "waits"})
 
 
@@ -58,7 +70,7 @@ class Transcript:
 
 
 def _field(name: str, value: object) -> str:
-    nothing = value is None or value is False or value == () or (value == 0 and name in _ZEROS)
+    nothing = value is None or value is False or value == () or (not value and name in _ZEROS)
     if name == "token" or nothing:
         return ""
     if value is True:
@@ -71,7 +83,7 @@ def _value(name: str, value: object) -> str:
         case pa.RecordBatch():
             return f"{name}={value.num_rows} rows"
         case ControlState():
-            return f"{value.desired.name.lower()} generation={value.generation}"
+            return _control(value)
         case SourceBatch():
             bad = "" if value.bad is None else f" bad={value.bad.num_rows}"
             end = " split ends" if value.split_ended else ""
@@ -81,6 +93,8 @@ def _value(name: str, value: object) -> str:
             return f"run {value.batch.num_rows} rows"
         case FinishItem():
             return "finish"
+        case SealItem():
+            return f"seal {value.checkpoint}"
         case LaneSlice():
             pieces = [f"{piece.output}:{piece.batch.num_rows}" for piece in value.pieces]
             return f"slice=[{' '.join(pieces)}]"
@@ -103,8 +117,14 @@ def _value(name: str, value: object) -> str:
             positions = f"restored={_positions(value.sources)}" if value.sources else ""
             number = f" of checkpoint {value.checkpoint}" if value.checkpoint else ""
             return f"{positions}{number}"
+        case Epoch():
+            return f"epoch={value.generation}/{value.checkpoint}"
+        case RoundAnswer():
+            return f"answer to {value.checkpoint}: {_told(value.error or value.snapshot)}"
+        case CheckpointRecord() | Claim() | RestoreChoice():
+            return _of_the_log(value)
         case tuple():
-            return f"{name}={_positions(value)}"
+            return f"{name}=[{', '.join(_told(each) for each in value)}]"
         case ArkflowError():
             return f"{type(value).__name__}: {value}"
         case Enum():
@@ -113,14 +133,59 @@ def _value(name: str, value: object) -> str:
     return describe(value) if named else f"{name}={value}"
 
 
+def _control(state: ControlState) -> str:
+    text = f"{state.desired.name.lower()} generation={state.generation}"
+    if state.round_id:
+        text += f" round={state.round_id} {state.round_kind.value}"
+    text += f" failed={state.failed_upto}" if state.failed_upto else ""
+    return text + (f" completed={state.completed_upto}" if state.completed_upto else "")
+
+
+def _of_the_log(entry: CheckpointRecord | Claim | RestoreChoice) -> str:
+    match entry:
+        case CheckpointRecord():
+            chains = ", ".join(_told(chain) for chain in entry.chains)
+            name = "" if entry.savepoint is None else f" '{entry.savepoint}'"
+            return f"record {entry.checkpoint} {entry.kind.value}{name} [{chains}]"
+        case Claim():
+            source = "nothing" if entry.restored is None else entry.restored.source
+            return f"generation={entry.generation} last={entry.last_checkpoint} from {source}"
+        case RestoreChoice():
+            return f"choice={entry.kind.value}"
+
+
+def _told(thing: object) -> str:
+    """An element of a tuple, or what an answer holds."""
+    match thing:
+        case SplitPosition():
+            return _position(thing)
+        case SinkToken():
+            return f"{thing.sink}:{thing.epoch.generation}/{thing.epoch.checkpoint}"
+        case ObjectRef():
+            return thing.name
+        case InputSnapshot():
+            return f"{thing.channel}{' ended' if thing.ended else ''}"
+        case ChainSnapshot():
+            parts = [_told(each) for each in (*thing.sources, *thing.inputs)]
+            parts += ["finished"] if thing.finished else []
+            parts += [_told(token) for lane in thing.lanes for token in lane.tokens]
+            return f"{thing.chain}({' '.join(parts)})"
+        case ArkflowError():
+            return f"{type(thing).__name__}: {thing}"
+    return f"{thing}"
+
+
 def _ending(outcome: ChainOutcome | JobOutcome) -> str:
     error = "" if outcome.error is None else f" ({type(outcome.error).__name__}: {outcome.error})"
     return f"{outcome.kind.value}{error}"
 
 
 def _positions(positions: tuple[SplitPosition, ...]) -> str:
-    texts = [f"{p.split}@{json.dumps(p.position)}{' end' if p.ended else ''}" for p in positions]
-    return f"[{', '.join(texts)}]"
+    return f"[{', '.join(_position(each) for each in positions)}]"
+
+
+def _position(at: SplitPosition) -> str:
+    return f"{at.split}@{json.dumps(at.position)}{' end' if at.ended else ''}"
 
 
 __all__ = ["Transcript", "describe"]
