@@ -5,11 +5,12 @@ Every event is followed by `validate()` and goes into a transcript; nothing may 
 
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError, SourceError
-from arkflow_kernel.ids import ChainId, Generation, RequestToken, SplitId
+from arkflow_kernel.ids import ChainId, CheckpointId, Generation, RequestToken, SplitId
 from arkflow_kernel.metrics import ChainStatistics, Wait
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import ReplayKind, SplitPosition
 from arkflow_kernel.protocol import (
+    AppendRecord,
     Begin,
     CancelRequested,
     ChainConnected,
@@ -17,17 +18,34 @@ from arkflow_kernel.protocol import (
     ChainOutcome,
     ChainReady,
     ChainReport,
+    Claimed,
+    ClaimGeneration,
     ConnectChain,
     ControlState,
     CoordinatorEvent,
     DeployChain,
     EndJob,
     KillChain,
+    LogFailed,
     OutcomeKind,
+    RecordAppended,
+    SavepointRequested,
+    SavepointSaved,
+    SaveSavepoint,
     SendControl,
     StopRequested,
     Tick,
     Transition,
+)
+from arkflow_kernel.snapshot import (
+    NEWEST,
+    ChainSnapshot,
+    Claim,
+    LaneSnapshot,
+    RestoreChoice,
+    RestoredJob,
+    RoundAnswer,
+    SinkToken,
 )
 from arkflow_kernel.testing.plans import chain_plan, job_plan
 from arkflow_kernel.testing.transcript import Transcript
@@ -37,13 +55,22 @@ G1 = Generation(1)
 
 
 class HandDrivenJob:
-    """A job of unrelated chains with these names, or of `graph`."""
+    """A job of unrelated chains with these names, or of `graph`; in checkpoint mode with a log.
+
+    `logged` is what the log was asked and has not answered.
+    """
 
     def __init__(
-        self, *names: str, graph: ExecutionGraph | None = None, teardown_ms: int = 100
+        self,
+        *names: str,
+        graph: ExecutionGraph | None = None,
+        teardown_ms: int = 100,
+        choice: RestoreChoice = NEWEST,
     ) -> None:
         planned = job_plan(*(chain_plan(name) for name in names)) if graph is None else graph
-        self.machine = JobCoordinator(planned, G1, teardown_timeout_ms=teardown_ms)
+        self.machine = JobCoordinator(planned, G1, choice=choice, teardown_timeout_ms=teardown_ms)
+        self.logged: list[ClaimGeneration | AppendRecord | SaveSavepoint] = []
+        self._claimed = G1
         self.clock = VirtualClock()
         self.generation = G1
         self.deployed: set[ChainId] = set()
@@ -73,6 +100,8 @@ class HandDrivenJob:
                 case KillChain():
                     assert command.generation == self.generation
                     self.kills.append(command)
+                case ClaimGeneration() | AppendRecord() | SaveSavepoint():
+                    self.logged.append(command)
                 case EndJob():
                     self.end = command
                     self.ends += 1
@@ -82,7 +111,7 @@ class HandDrivenJob:
 
     def _deploy(self, command: DeployChain) -> None:
         if command.generation != self.generation:
-            assert command.generation == self.generation + 1
+            assert command.generation in (self.generation + 1, self._claimed)
             self.generation = command.generation
             for requests in (self.deployed, self.deploys, self.connects, self.kills, self.heard):
                 requests.clear()
@@ -156,27 +185,87 @@ class HandDrivenJob:
         *,
         generation: Generation | None = None,
         waits: tuple[Wait, ...] = (),
+        answer: RoundAnswer | None = None,
+        drained: bool = False,
+        stopped: bool = False,
+        published: int = 0,
     ) -> None:
         """A chain's heartbeat."""
         chain = ChainId(name)
         attempt = self.generation if generation is None else generation
         at, counters = self.clock.moment(), ChainStatistics(chain)
-        self.take(ChainReport(at, chain, attempt, counters, _frontier(row), waits=waits))
+        self.take(
+            ChainReport(
+                at,
+                chain,
+                attempt,
+                counters,
+                _frontier(row),
+                waits=waits,
+                answer=answer,
+                drained=drained,
+                stopped=stopped,
+                published_upto=CheckpointId(published),
+            )
+        )
+
+    # --- the log and its rounds ----------------------------------------------------------------
+
+    def claimed(self, generation: int, restored: RestoredJob | None = None, last: int = 0) -> None:
+        """The log gave a generation, and says what it restores."""
+        asked = self.logged.pop(0)
+        assert isinstance(asked, ClaimGeneration)
+        self._claimed = Generation(generation)
+        claim = Claim(self._claimed, restored, CheckpointId(last))
+        self.take(Claimed(self.clock.moment(), asked.token, claim))
+
+    def appended(self) -> None:
+        """The record is in the log."""
+        asked = self.logged.pop(0)
+        assert isinstance(asked, AppendRecord)
+        self.take(RecordAppended(self.clock.moment(), asked.token))
+
+    def saved(self, url: str = "memory://copy") -> None:
+        """The savepoint's copy is written."""
+        asked = self.logged.pop(0)
+        assert isinstance(asked, SaveSavepoint)
+        self.take(SavepointSaved(self.clock.moment(), asked.token, url))
+
+    def log_failed(self, error: ArkflowError) -> None:
+        """The log did not do what it was asked."""
+        self.take(LogFailed(self.clock.moment(), self.logged.pop(0).token, error))
+
+    def savepoint(self, name: str) -> None:
+        """A user wants a savepoint."""
+        self.take(SavepointRequested(self.clock.moment(), name))
+
+    def answers(self, round_id: int, *names: str, **report: bool | int) -> None:
+        """These chains answer a round with a snapshot."""
+        for name in names:
+            answer = RoundAnswer(CheckpointId(round_id), snapshot_of(name))
+            self.report(name, answer=answer, **report)  # type: ignore[arg-type]
 
     # --- users and time ------------------------------------------------------------------------
 
-    def ask(self, what: str) -> None:
-        """A user's `stop` or `cancel`."""
+    def ask(self, what: str, savepoint: str | None = None) -> None:
+        """A user's `stop`, `drain` or `cancel`."""
         at = self.clock.moment()
-        self.take(StopRequested(at) if what == "stop" else CancelRequested(at))
+        stop = StopRequested(at, what == "drain", savepoint)
+        self.take(CancelRequested(at) if what == "cancel" else stop)
 
     def tick(self, by_ms: int) -> None:
         """Time passes."""
         self.take(Tick(self.clock.advance(by_ms)))
 
 
+def snapshot_of(name: str, *tokens: SinkToken, finished: bool = False) -> ChainSnapshot:
+    """A chain's part of a cut: these tokens of its only sink wait."""
+    lanes = (LaneSnapshot(tokens[0].sink, tokens[0].lane, tokens),) if tokens else ()
+    return ChainSnapshot(ChainId(name), (), finished=finished, lanes=lanes)
+
+
 def _frontier(row: int | None) -> tuple[SplitPosition, ...]:
     return () if row is None else (SplitPosition(SplitId("a"), {"row": row}),)
 
 
-__all__ = ["G1", "HandDrivenJob"]
+__all__ = ["G1", "HandDrivenJob", "snapshot_of"]
