@@ -111,7 +111,8 @@ def _start(on_phase: Callable[[str], None]) -> RaySession:
     except BaseException as error:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-        if not isinstance(error, _INIT_ERRORS):
+        # A node that does not come up in time is a bare `Exception`.
+        if not isinstance(error, _INIT_ERRORS) and type(error) is not Exception:
             raise
         raise ResourceError(
             f"cannot start a local Ray: {first_line(error)}; "
