@@ -40,7 +40,7 @@ class EphemeralRoot:
     @property
     def url(self) -> str:
         """Where it is, as a checkpoint root."""
-        return self.path.as_uri()
+        return f"file://{self.path}"
 
     def close(self) -> None:
         """Take the folder away with all that is in it. May be called again."""

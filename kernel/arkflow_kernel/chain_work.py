@@ -61,6 +61,7 @@ from arkflow_kernel.snapshot import (
     ObjectRef,
     RestoredChain,
     SinkToken,
+    object_stem,
 )
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
@@ -161,7 +162,7 @@ class ChainWork:
             self._sinks[plan.output] = cast(SinkWriter, components.sink(plan))
             return
         assert objects is not None, "an exactly-once sink stages in the checkpoint store"
-        name = f"{self._generation}-{self.plan.chain}-{plan.operator}"
+        name = object_stem(self._generation, self.plan.chain, plan.operator)
         staging = Staging(objects, self._generation, int(self.plan.subtask), name)
         self._epochs[plan.output] = cast(EpochSink, components.sink(plan, staging))
 

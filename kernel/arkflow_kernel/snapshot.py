@@ -5,6 +5,8 @@ numbers, booleans, tuples, and positions that are JSON themselves (S11). Objects
 `<root>/<job>/objects/`.
 """
 
+import hashlib
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -286,6 +288,25 @@ class RoundAnswer:
     phases: ChainPhases = NO_CHAIN_PHASES
 
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
+_OTHER = re.compile(r"[^A-Za-z0-9_.\-]")
+
+
+def object_stem(generation: Generation, *names: str) -> str:
+    """The beginning of an object's name: a generation, then names of a chain and its parts.
+
+    What a store may not take in a name is replaced, and a digest keeps different names apart.
+    """
+    return "-".join([str(generation), *(_plain(name) for name in names)])
+
+
+def _plain(name: str) -> str:
+    if _PLAIN.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+    return f"{_OTHER.sub('_', name)[:60]}-{digest}"
+
+
 __all__ = [
     "NEWEST",
     "NOTHING_RESTORED",
@@ -309,4 +330,5 @@ __all__ = [
     "SinkToken",
     "StagedObject",
     "StateSnapshot",
+    "object_stem",
 ]

@@ -18,7 +18,7 @@ from arkflow_kernel.checkpoint_ports import ObjectStore
 from arkflow_kernel.errors import CorruptObjectError, ProtocolError, RestoreError, StoreError
 from arkflow_kernel.ids import CheckpointId, Generation
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.snapshot import Epoch, ObjectRef, RunRef, StateSnapshot
+from arkflow_kernel.snapshot import Epoch, ObjectRef, RunRef, StateSnapshot, object_stem
 from arkflow_kernel.state.memory import MemoryState
 from arkflow_kernel.state.run_format import (
     FORMAT_VERSION,
@@ -120,7 +120,7 @@ class ChainStates:
         objects: ObjectStore | None,
         spool: Path | None = None,
     ) -> None:
-        self._prefix = f"{generation}-{plan.chain}"
+        self._prefix = object_stem(generation, plan.chain)
         self._objects = objects
         self._spool = spool
         self._parts: list[_Part] = []
