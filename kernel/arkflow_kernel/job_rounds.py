@@ -95,6 +95,7 @@ class JobRounds:
     def claimed(self, claim: Claim, chains: Iterable[ChainId]) -> None:
         """The next attempt may be deployed; what is under way of the one before is forgotten."""
         self._claim, self._chains = claim, tuple(chains)
+        self._want_again()
         self._rounds = BarrierCoordinator(
             self._chains, last=claim.last_checkpoint, timeout_ms=self._plan.timeout_ms
         )
@@ -103,6 +104,16 @@ class JobRounds:
         self._reports.clear()
         source = None if claim.restored is None else claim.restored.source
         self._status = replace(self._status, restored=source, failures=0, error=None)
+
+    def _want_again(self) -> None:
+        """Savepoints that the attempt before began and did not save are made by the next one."""
+        current = self._rounds.current
+        names = [record.savepoint for record in self._unsaved]
+        names += [] if current is None else [current.savepoint]
+        for name in names:
+            if name is not None and name != self._closing_savepoint:
+                self._wanted.append(name)
+        self._unsaved.clear()
 
     @property
     def restored(self) -> RestoredJob | None:
@@ -287,7 +298,9 @@ class JobRounds:
 
     def ended(self, reason: str) -> None:
         """The job is over: savepoints that are wanted and not made will not be."""
+        made = isinstance(self._status.savepoints.get(self._closing_savepoint or ""), str)
         names = [*self._wanted, *(record.savepoint for record in self._unsaved)]
+        names += [] if made else [self._closing_savepoint]
         for name in names:
             if name is not None:
                 self._saved(name, CheckpointError(f"the job ended first: {reason}"))
