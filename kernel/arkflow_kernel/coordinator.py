@@ -335,9 +335,9 @@ class JobCoordinator:
             return
         worst = self._attempt.worst()
         if rounds is not None and worst is not OutcomeKind.CANCELLED:
-            epilogue = rounds.epilogue(self._requests.token())
-            if epilogue is not None:
-                self._commands.append(epilogue)
+            if not rounds.busy and (last := rounds.epilogue(self._requests.token())) is not None:
+                self._commands.append(last)
+            if rounds.busy:
                 return
         self._end(worst, f"every chain {worst.value}", at)
 

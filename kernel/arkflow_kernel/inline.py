@@ -98,13 +98,13 @@ class InlineChain:
         """Queue a request in its lane."""
         if isinstance(request, Submit | NextSlice):
             self._schedule.put(request)
-        elif lane_of(request).name is LaneName.WRITE:
-            self._writes.append(request)
-        else:
+        elif lane_of(request).name is LaneName.READ:
             self._reads.append(request)
+        else:
+            self._writes.append(request)
 
     def next_request(self) -> Request | None:
-        """The request to work off now: writes first, reads last."""
+        """The request to work off now: writes, uploads and publications first, reads last."""
         if self._writes:
             return self._writes.popleft()
         request = self._schedule.next()

@@ -296,6 +296,11 @@ class JobRounds:
             return next(self._ask(AppendRecord(token, record)))
         return None
 
+    @property
+    def busy(self) -> bool:
+        """The log owes an answer."""
+        return self._asked is not None
+
     def ended(self, reason: str) -> None:
         """The job is over: savepoints that are wanted and not made will not be."""
         made = isinstance(self._status.savepoints.get(self._closing_savepoint or ""), str)
