@@ -9,11 +9,22 @@ from typing import Any, ClassVar, get_args
 import pytest
 
 from arkflow_kernel import protocol
-from arkflow_kernel.errors import ChannelError
-from arkflow_kernel.ids import ChainId, Generation, RequestToken, Sequence, SplitId
+from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.errors import ChannelError, FencedError, RestoreError, StoreError
+from arkflow_kernel.ids import (
+    ChainId,
+    CheckpointId,
+    Generation,
+    RequestToken,
+    Sequence,
+    SplitId,
+)
+from arkflow_kernel.plan import CheckpointPlan, Mode
 from arkflow_kernel.ports import Moment, SourceBatch, SourceEnded, WriteReceipt
 from arkflow_kernel.protocol import (
+    AppendRecord,
     ChannelBroken,
+    ClaimGeneration,
     Control,
     ControlState,
     Desired,
@@ -22,15 +33,18 @@ from arkflow_kernel.protocol import (
     LaneSlice,
     OutcomeKind,
     Piece,
+    SnapshotUploaded,
     SourceCommitted,
     SourceRead,
     WriteDone,
 )
+from arkflow_kernel.snapshot import ChainSnapshot, RestoredChain, RestoredJob, RoundAnswer
 from arkflow_kernel.task import ChainTask, Phase
 from arkflow_kernel.testing.components import rows_batch
 from arkflow_kernel.testing.dice import Dice
-from arkflow_kernel.testing.hand_driven_job import HandDrivenJob
-from arkflow_kernel.testing.plans import chain_plan
+from arkflow_kernel.testing.hand_driven_chain import sink_token
+from arkflow_kernel.testing.hand_driven_job import HandDrivenJob, snapshot_of
+from arkflow_kernel.testing.plans import chain_plan, job_plan
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 G1 = Generation(1)
@@ -71,10 +85,14 @@ def _watch_chain() -> Arrows:
     at = VirtualClock().moment()
     broken = ChannelBroken(at, ChannelError("gone"))
     cancel = Control(at, ControlState(G1, Desired.CANCEL))
-    for script in _scripts(at):
+    finished = RestoredChain(snapshot=ChainSnapshot(ChainId("chain-0"), (), finished=True))
+    ack = [(Mode.ACK, RestoredChain(), script) for script in _scripts(at)]
+    rounds = [(Mode.CHECKPOINT, RestoredChain(), script) for script in _rounds(at)]
+    again = [(Mode.CHECKPOINT, finished, [Control(at, ControlState(G1)), *_closing(at, 1)])]
+    for mode, restored, script in (*ack, *rounds, *again):
         for length in range(len(script) + 1):
             for last in (broken, cancel):
-                task = Watched(chain_plan(), G1, commits=True)
+                task = Watched(chain_plan(mode=mode), G1, commits=True, restored=restored)
                 for event in (*script[:length], last):
                     task.handle(event)
                 assert task.phase is Phase.ENDED
@@ -104,6 +122,32 @@ def _scripts(at: Moment) -> list[list[Any]]:
     ]
 
 
+def _rounds(at: Moment) -> list[list[Any]]:
+    """In checkpoint mode: the end of the data, a stop, a drain, each with its closing round."""
+    start = Control(at, ControlState(G1))
+    ended = SourceRead(at, RequestToken(1), SourceEnded())
+    finish = ItemDone(at, RequestToken(2), LaneSlice())
+    stop, drain = (Control(at, ControlState(G1, each)) for each in (Desired.STOP, Desired.DRAIN))
+    return [
+        [start, ended, finish, *_closing(at, 3)],
+        [start, stop, ended, *_closing(at, 2)],
+        [start, drain, ended, finish, *_closing(at, 3)],
+    ]
+
+
+def _closing(at: Moment, token: int) -> list[Any]:
+    """A round over a drained chain whose next request has this token, its end, and the commit."""
+    number = CheckpointId(1)
+    opened = ControlState(G1, round_id=number, round_kind=RoundKind.FINAL)
+    seal, sink, upload, commit = (RequestToken(token + i) for i in range(4))
+    return [
+        *(Control(at, opened), ItemDone(at, seal, LaneSlice())),
+        *(WriteDone(at, sink, WriteReceipt(Sequence(0))), SnapshotUploaded(at, upload)),
+        Control(at, ControlState(G1, Desired.END, number, RoundKind.FINAL, completed_upto=number)),
+        SourceCommitted(at, commit),
+    ]
+
+
 def test_the_phases_of_a_chain_are_those_of_the_document(document: str) -> None:
     section = _section(document, "Chain: phases")
     arrows = _arrows(section)
@@ -115,9 +159,10 @@ def test_the_phases_of_a_chain_are_those_of_the_document(document: str) -> None:
 
 def _watch_job() -> Arrows:
     """Jobs of two chains that live through whatever seeded dice say a driver and a user may do."""
-    seen: Arrows = set()
-    for seed in range(1_500):
-        dice, job = Dice(seed), HandDrivenJob("a", "b")
+    fenced = _fenced_at_the_end()
+    seen = {(each.before.value, each.after.value) for each in fenced.all_transitions()}
+    for seed in range(3_000):
+        dice, job = Dice(seed), _job(logs=seed % 2 == 0)
         wishes = list(dice.pick([(), ("stop",), ("cancel",), ("stop", "cancel")]))
         for _ in range(60):
             if job.end is not None:
@@ -130,13 +175,70 @@ def _watch_job() -> Arrows:
     return seen
 
 
+def _job(*, logs: bool) -> HandDrivenJob:
+    """A job of two chains; in checkpoint mode if it `logs`."""
+    if not logs:
+        return HandDrivenJob("a", "b")
+    chains = (chain_plan(name, mode=Mode.CHECKPOINT) for name in ("a", "b"))
+    return HandDrivenJob(graph=job_plan(*chains, checkpoint=CheckpointPlan(interval_ms=100)))
+
+
+def _fenced_at_the_end() -> HandDrivenJob:
+    """The data ended, the tokens are published, and the last record meets a later claim (D7)."""
+    job = _job(logs=True)
+    job.begin()
+    job.claimed(1)
+    job.answer_all()
+    for _ in range(2):  # drained, then answered
+        for name in sorted(job.deployed):
+            _round(job, name)()
+    job.appended()
+    for name in sorted(job.deployed):
+        job.ended(name)
+    job.log_failed(FencedError("a later claim"))
+    assert job.end is not None
+    return job
+
+
+def _log(job: HandDrivenJob, dice: Dice) -> None:
+    """The log answers what it was asked first: it does it, or fails."""
+    asked = job.logged[0]
+    if dice.one_in(5):
+        error = dice.pick([StoreError("no"), FencedError("later"), RestoreError("no")])
+        job.log_failed(error)
+    elif isinstance(asked, ClaimGeneration):
+        chains = (snapshot_of("a", finished=True), snapshot_of("b", finished=True))
+        kind = dice.pick([RoundKind.PERIODIC, RoundKind.PERIODIC, RoundKind.FINAL])
+        restored = RestoredJob(CheckpointId(3), kind, "checkpoint 3", chains)
+        found = restored if dice.one_in(2) else None
+        job.claimed(job.generation + 1, found, last=job.machine.status().generation * 99)
+    elif isinstance(asked, AppendRecord):
+        job.appended()
+    else:
+        job.saved()
+
+
+def _round(job: HandDrivenJob, name: ChainId) -> Callable[[], None]:
+    """A chain answers the round that it heard of, drained and with all tokens published."""
+    heard = job.heard[name]
+    published, stopped = int(heard.completed_upto), heard.desired is Desired.STOP
+    number = heard.round_id
+    answer = RoundAnswer(number, snapshot_of(name, sink_token(number)))
+    return lambda: job.report(
+        name, answer=answer, drained=True, stopped=stopped, published=published
+    )
+
+
 def _possible(job: HandDrivenJob, dice: Dice) -> list[Callable[[], None]]:
     steps: list[Callable[[], None]] = [lambda: job.tick(70)]
     if job.machine.status().state is JobState.CREATED:
         steps += [job.begin] * 9
     steps += [partial(job.ready, name) for name in job.deploys] * 2
     steps += [partial(job.connected, name) for name in job.connects] * 2
+    steps += [partial(_log, job, dice)] * 3 if job.logged else []
     for name in sorted(job.deployed):
+        if name in job.heard and job.logs:
+            steps += [_round(job, name)] * 3
         if name not in job.deploys and dice.one_in(2):
             steps += [partial(job.report, name)]
             steps += [partial(job.ended, name, kind) for kind in _ends(job, name)]
@@ -151,6 +253,8 @@ def _ends(job: HandDrivenJob, name: ChainId) -> list[OutcomeKind]:
     if heard is None:
         return [OutcomeKind.FAILED]
     own = {Desired.STOP: OutcomeKind.STOPPED, Desired.CANCEL: OutcomeKind.CANCELLED}
+    if job.logs and heard.desired < Desired.END:
+        return [OutcomeKind.FAILED]
     usual = [OutcomeKind.FINISHED, own.get(heard.desired, OutcomeKind.FINISHED)]
     return [*usual, *usual, OutcomeKind.FAILED]
 
@@ -181,7 +285,8 @@ def test_every_event_has_its_row(document: str, title: str, events: Any) -> None
 
 def test_every_command_is_a_request_with_its_answer_or_a_notification(document: str) -> None:
     requests = _first_column(_section(document, "Contract"), "request")
-    notified = {"Emit", "GrantCredit", "SendControl", "EndChain", "EndJob"}
+    notified = {"Emit", "GrantCredit", "ReportSoon", "SendControl", "EndChain", "EndJob"}
+    notified |= {"CollectGarbage"}
     commands = {*get_args(protocol.ChainCommand), *get_args(protocol.CoordinatorCommand)}
     assert requests | notified == {command.__name__ for command in commands}
     tokens = {c.__name__ for c in commands if hasattr(c, "token") or "token" in c.__slots__}

@@ -69,6 +69,7 @@ class HandDrivenJob:
     ) -> None:
         planned = job_plan(*(chain_plan(name) for name in names)) if graph is None else graph
         self.machine = JobCoordinator(planned, G1, choice=choice, teardown_timeout_ms=teardown_ms)
+        self.logs = planned.checkpoint is not None
         self.logged: list[ClaimGeneration | AppendRecord | SaveSavepoint] = []
         self._claimed = G1
         self.clock = VirtualClock()
