@@ -285,7 +285,7 @@ class JobCoordinator:
 
     def _on_savepoint_requested(self, event: SavepointRequested) -> None:
         if self._rounds is not None:
-            self._rounds.savepoint(event.name)
+            self._rounds.savepoints.want(event.name)
 
     def _on_stop_requested(self, event: StopRequested) -> None:
         job, rounds = self._job, self._rounds
@@ -294,7 +294,7 @@ class JobCoordinator:
         ephemeral = self._graph.checkpoint is not None and self._graph.checkpoint.ephemeral
         job.wanted = Desired.DRAIN if event.drain or ephemeral else Desired.STOP
         if rounds is not None:
-            rounds.stopping(event.savepoint)
+            rounds.savepoints.want_at_end(event.savepoint)
         if job.state is JobState.RUNNING:
             job.go(JobState.STOPPING, "a stop was requested", event.at)
             self._commands += self._attempt.want(job.wanted)
@@ -386,7 +386,7 @@ class JobCoordinator:
         self._job.error, self._job.restart_at_ms, self._job.claiming = error, None, None
         self._job.go(_END_STATE[kind], cause, at)
         if self._rounds is not None:
-            self._rounds.ended(cause)
+            self._rounds.savepoints.ended(cause)
         self._commands.append(EndJob(JobOutcome(kind, error)))
 
     # --- small things --------------------------------------------------------------------------

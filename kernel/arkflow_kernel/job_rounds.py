@@ -10,7 +10,6 @@ When every chain is drained, a closing round follows: `FINAL` if the data ended 
 completion lets the chains publish and end; what is left for the log then is the epilogue.
 """
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, replace
 
@@ -31,6 +30,7 @@ from arkflow_kernel.ids import (
     MonotonicMs,
     RequestToken,
 )
+from arkflow_kernel.job_savepoints import JobSavepoints
 from arkflow_kernel.limits import CLOSING_RETRY_MS
 from arkflow_kernel.plan import ChainPlan, CheckpointPlan
 from arkflow_kernel.ports import Moment
@@ -78,9 +78,7 @@ class JobRounds:
         self._asked: AppendRecord | SaveSavepoint | None = None
         self._appending: Round | None = None
         self._last: CheckpointRecord | None = None
-        self._wanted: deque[str] = deque()
-        self._unsaved: deque[CheckpointRecord] = deque()
-        self._closing_savepoint: str | None = None
+        self._savepoints = JobSavepoints()
         self._closing_failed = False
         self._status = CheckpointStatus()
         self.failure: ArkflowError | None = None
@@ -95,7 +93,8 @@ class JobRounds:
     def claimed(self, claim: Claim, chains: Iterable[ChainId]) -> None:
         """The next attempt may be deployed; what is under way of the one before is forgotten."""
         self._claim, self._chains = claim, tuple(chains)
-        self._want_again()
+        under_way = self._rounds.current
+        self._savepoints.want_again(None if under_way is None else under_way.savepoint)
         self._rounds = BarrierCoordinator(
             self._chains, last=claim.last_checkpoint, timeout_ms=self._plan.timeout_ms
         )
@@ -104,16 +103,6 @@ class JobRounds:
         self._reports.clear()
         source = None if claim.restored is None else claim.restored.source
         self._status = replace(self._status, restored=source, failures=0, error=None)
-
-    def _want_again(self) -> None:
-        """Savepoints that the attempt before began and did not save are made by the next one."""
-        current = self._rounds.current
-        names = [record.savepoint for record in self._unsaved]
-        names += [] if current is None else [current.savepoint]
-        for name in names:
-            if name is not None and name != self._closing_savepoint:
-                self._wanted.append(name)
-        self._unsaved.clear()
 
     @property
     def restored(self) -> RestoredJob | None:
@@ -149,15 +138,10 @@ class JobRounds:
         if report.answer is not None:
             self._rounds.answered(report.chain, report.answer)
 
-    def savepoint(self, name: str) -> None:
-        """A user wants a savepoint; one of that name is not made twice."""
-        made = isinstance(self._status.savepoints.get(name), str)
-        if name not in self._wanted and not made:
-            self._wanted.append(name)
-
-    def stopping(self, savepoint: str | None) -> None:
-        """The job is to end in order: its last round may be for a savepoint."""
-        self._closing_savepoint = savepoint
+    @property
+    def savepoints(self) -> JobSavepoints:
+        """What users want of them, and what became of it."""
+        return self._savepoints
 
     def answered(self, event: RecordAppended | SavepointSaved | LogFailed, at: Moment) -> bool:
         """The log answered. False if that was to an attempt before, and counts for nothing."""
@@ -169,7 +153,7 @@ class JobRounds:
             assert asked.record.savepoint is not None
             saved = event.url if isinstance(event, SavepointSaved) else None
             failed = event.error if isinstance(event, LogFailed) else None
-            self._saved(asked.record.savepoint, failed or saved or "")
+            self._savepoints.tell(asked.record.savepoint, failed or saved or "")
         elif isinstance(event, LogFailed):
             self._append_failed(event.error, at.now_ms)
         else:
@@ -190,8 +174,7 @@ class JobRounds:
         if round_ is None:  # the epilogue's: nobody waits for it
             return
         self._merge(completed_upto=record.checkpoint)
-        if record.savepoint is not None:
-            self._unsaved.append(record)
+        self._savepoints.recorded(record)
         if round_.closing:
             self._merge(desired=Desired.END)
         due_ms = max(round_.opened_ms + self._plan.interval_ms, at.now_ms)
@@ -217,8 +200,8 @@ class JobRounds:
         if snapshots is not None:
             self._appending = self._rounds.close()
             yield from self._ask(AppendRecord(token, self._record(snapshots, now_ms)))
-        elif self._unsaved and self._published(self._unsaved[0].checkpoint):
-            yield from self._ask(SaveSavepoint(token, _without_tokens(self._unsaved.popleft())))
+        elif (due := self._savepoints.unsaved) and self._published(due.checkpoint):
+            yield from self._save(token, due)
         else:
             self._open(now_ms)
 
@@ -249,7 +232,7 @@ class JobRounds:
         interval_ms = 0 if round_.closing else self._plan.interval_ms
         self._next_ms = MonotonicMs(max(retry_ms + interval_ms, now_ms))
         if round_.savepoint is not None and not round_.closing:
-            self._saved(round_.savepoint, CheckpointError(text))
+            self._savepoints.tell(round_.savepoint, CheckpointError(text))
         if failures > self._plan.tolerable_failures and self.failure is None:
             self.failure = CheckpointError(f"{failures} checkpoints in a row failed; {text}")
 
@@ -262,14 +245,13 @@ class JobRounds:
             if due or not self._closing_failed:
                 kind, name = self._closing()
                 self._opened(self._rounds.open(kind, now_ms, savepoint=name, closing=True))
-        elif self._wanted:
-            name = self._wanted.popleft()
+        elif (name := self._savepoints.next_wanted()) is not None:
             self._opened(self._rounds.open(RoundKind.SAVEPOINT, now_ms, savepoint=name))
         elif due:
             self._opened(self._rounds.open(RoundKind.PERIODIC, now_ms))
 
     def _closing(self) -> tuple[RoundKind, str | None]:
-        name = self._closing_savepoint or (self._wanted.popleft() if self._wanted else None)
+        name = self._savepoints.next_at_end()
         stopped = any(report.stopped for report in self._reports.values())
         if name is not None and stopped:
             return RoundKind.SAVEPOINT, name
@@ -288,8 +270,8 @@ class JobRounds:
         that the next start knows that there is nothing left to do (T3).
         """
         last = self._last
-        if self._unsaved:
-            return next(self._ask(SaveSavepoint(token, _without_tokens(self._unsaved.popleft()))))
+        if (due := self._savepoints.unsaved) is not None:
+            return next(self._save(token, due))
         if last is not None and last.kind is RoundKind.FINAL and _tokens(last.chains):
             number = CheckpointId(last.checkpoint + 1)
             record = replace(_without_tokens(last), checkpoint=number, savepoint=None)
@@ -300,17 +282,6 @@ class JobRounds:
     def busy(self) -> bool:
         """The log owes an answer."""
         return self._asked is not None
-
-    def ended(self, reason: str) -> None:
-        """The job is over: savepoints that are wanted and not made will not be."""
-        made = isinstance(self._status.savepoints.get(self._closing_savepoint or ""), str)
-        names = [*self._wanted, *(record.savepoint for record in self._unsaved)]
-        names += [] if made else [self._closing_savepoint]
-        for name in names:
-            if name is not None:
-                self._saved(name, CheckpointError(f"the job ended first: {reason}"))
-        self._wanted.clear()
-        self._unsaved.clear()
 
     # --- what others look at -------------------------------------------------------------------
 
@@ -323,7 +294,12 @@ class JobRounds:
         """An immutable snapshot for users."""
         current = self._rounds.current or self._appending
         number = NO_CHECKPOINT if current is None else current.number
-        return replace(self._status, under_way=number, missing=self._rounds.missing)
+        return replace(
+            self._status,
+            under_way=number,
+            missing=self._rounds.missing,
+            savepoints=self._savepoints.told,
+        )
 
     def deadline_ms(self) -> MonotonicMs | None:
         """When something is due though nothing else happens."""
@@ -365,13 +341,13 @@ class JobRounds:
             generation, round_.number, round_.kind, snapshots, round_.savepoint, phases
         )
 
+    def _save(self, token: RequestToken, record: CheckpointRecord) -> Iterator[CoordinatorCommand]:
+        self._savepoints.saving()
+        return self._ask(SaveSavepoint(token, _without_tokens(record)))
+
     def _ask(self, request: AppendRecord | SaveSavepoint) -> Iterator[CoordinatorCommand]:
         self._asked = request
         yield request
-
-    def _saved(self, name: str, told: str | ArkflowError) -> None:
-        savepoints = {**self._status.savepoints, name: told}
-        self._status = replace(self._status, savepoints=savepoints)
 
     def _merge(
         self,
