@@ -20,6 +20,7 @@ from arkflow_kernel.ids import (
     RequestToken,
     WallMs,
 )
+from arkflow_kernel.limits import LEASE_MS
 from arkflow_kernel.metrics import ChainStatistics
 from arkflow_kernel.plan import (
     ChainPlan,
@@ -219,3 +220,28 @@ def test_a_printer_that_fails_tells_the_sink_that_nobody_prints(
     else:
         printers._print_lines(actor, Lost(error))
     assert closed == [True]
+
+
+def test_a_killed_process_that_does_not_go_is_told_and_its_lease_waited_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D4, D6."""
+    slept: list[float] = []
+
+    async def stays(_: float) -> bool:
+        return False
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    remote = SimpleNamespace(remote=lambda *_: Silent())
+    monkeypatch.setattr(ray, "kill", lambda *_, **__: None)
+    monkeypatch.setattr(chain_process, "_remote", lambda _: remote)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    process = ChainProcess(PLAN.chain, 1, 0.01, HERE)
+    immortal: Any = SimpleNamespace(node_id=HERE.node_id, process=SimpleNamespace(pid=7, end=stays))
+    process.identity = immortal
+    with caplog.at_level("WARNING", "arkflow_ray.chains"):
+        asyncio.run(process.kill(ActorLostError("it hangs")))
+    assert slept == [LEASE_MS / 1000]
+    assert "the process 7 of chain 'source-0' was killed and is still there" in caplog.text
