@@ -93,13 +93,13 @@ class JobRounds:
     def claimed(self, claim: Claim, chains: Iterable[ChainId]) -> None:
         """The next attempt may be deployed; what is under way of the one before is forgotten."""
         self._claim, self._chains = claim, tuple(chains)
-        under_way = self._rounds.current
-        self._savepoints.want_again(None if under_way is None else under_way.savepoint)
+        self._savepoints.want_again()
         self._rounds = BarrierCoordinator(
             self._chains, last=claim.last_checkpoint, timeout_ms=self._plan.timeout_ms
         )
         self._control = ControlState(claim.generation)
         self._next_ms = self._asked = self._appending = self.failure = None
+        self._closing_failed = False
         self._reports.clear()
         source = None if claim.restored is None else claim.restored.source
         self._status = replace(self._status, restored=source, failures=0, error=None)

@@ -307,7 +307,8 @@ class ChainTask:
         """Let the coordinator hear at once what it waits for."""
         rounds, drained = self._flow.rounds, self._phase is Phase.DRAINED
         now = (rounds.answer and rounds.answer.checkpoint, drained, rounds.published_upto)
-        if not self._flow.acks and now != self._told:
+        news = now != self._told and self._phase is not Phase.ENDED
+        if news and not self._flow.acks:
             self._told = now
             self._flow.commands.append(ReportSoon())
 
