@@ -231,4 +231,14 @@ def cuts(path: str, data: bytes) -> Iterator[Damage]:
     yield Damage(path, "gone", None)
 
 
-__all__ = ["EXPECTED", "NEWEST_CHECKPOINT", "ROWS", "Damage", "Scene", "cuts", "flips"]
+__all__ = [
+    "EXPECTED",
+    "GOING_ON",
+    "NEWEST_CHECKPOINT",
+    "ROWS",
+    "Damage",
+    "Scene",
+    "cuts",
+    "flips",
+    "planned",
+]
