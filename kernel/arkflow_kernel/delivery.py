@@ -4,6 +4,7 @@ The kernel knows no component. Whether an output can stage epochs, and what an i
 is asked of the driver.
 """
 
+import posixpath
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -72,8 +73,22 @@ def delivery_issues(job: JobSpec, stages_epochs: StagesEpochs, replays: Replays)
             yield Issue(path, f"{text}; add one, or set it to false")
         elif not stages_epochs(sink):
             yield Issue(path, cannot(sink.operator_id, sink.output_type))
+    yield from _shared_folders(job, stages_epochs)
     if job.delivery != "best_effort":
         yield from _forgetful(job, replays)
+
+
+def _shared_folders(job: JobSpec, stages_epochs: StagesEpochs) -> Iterator[Issue]:
+    """Names of parts are made of generation, checkpoint and lane: two sinks would share them (X3)."""
+    first: dict[str, str] = {}
+    for i, sink in enumerate(job.sinks):
+        path = sink.config.get("path")
+        if not isinstance(path, str) or not is_exactly_once(job, sink, stages_epochs):
+            continue
+        other = first.setdefault(posixpath.normpath(path), sink.operator_id)
+        if other != sink.operator_id:
+            text = f"exactly-once sinks '{other}' and '{sink.operator_id}' write into one folder"
+            yield Issue(f"sinks[{i}].config.path", f"{text}; give each a folder of its own")
 
 
 def _forgetful(job: JobSpec, replays: Replays) -> Iterator[Issue]:

@@ -63,6 +63,18 @@ def test_a_stream_s_error_output_is_exactly_once_like_its_output(
     }
 
 
+@pytest.mark.parametrize(("other", "told"), [("./out/", 1), ("out2", 0)])
+def test_two_exactly_once_sinks_do_not_share_a_folder(
+    stream: Callable[..., StreamSpec], other: str, told: int
+) -> None:
+    """X3: names of parts would be the same."""
+    output = {"type": "file", "path": "out"}
+    errors = {"type": "file", "path": other}
+    job = compile_stream(stream(output=output, error_output=errors, checkpoint=CHECKPOINT), 0).job
+    issues = [i for i in validate_job(job, _files) if "into one folder" in i.message]
+    assert len(issues) == told
+
+
 def test_insisting_is_right_where_the_sink_can(job: Jobs) -> None:
     spec = job(all_of(WITH, _file(exactly_once=True)))
     assert validate_job(spec, _files) == []
