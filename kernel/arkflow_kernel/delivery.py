@@ -79,7 +79,7 @@ def delivery_issues(job: JobSpec, stages_epochs: StagesEpochs, replays: Replays)
 
 
 def _shared_folders(job: JobSpec, stages_epochs: StagesEpochs) -> Iterator[Issue]:
-    """Names of parts are made of generation, checkpoint and lane: two sinks would share them (X3)."""
+    """Parts are named by generation, checkpoint and lane: two sinks would share names (X3)."""
     first: dict[str, str] = {}
     for i, sink in enumerate(job.sinks):
         path = sink.config.get("path")
