@@ -85,7 +85,7 @@ def test_a_file_that_is_no_record_takes_its_slot_and_is_not_restored(
 
 
 def test_a_record_of_a_newer_release_stops_every_start(scene: Scene) -> None:
-    """S9: what it says cannot be known, so nothing older may be taken instead, not even by force."""
+    """S9: what it says cannot be known, so nothing older may be taken, not even by force."""
     entry = json.loads(scene.bytes[scene.record])
     newer = sealed(entry, format_version=2, news={"of": "a later release"})
     for choice in (
