@@ -126,7 +126,8 @@ class WriteLane:
                 f"sink '{self._output}' confirmed write {receipt.confirmed_upto}, outside of "
                 f"{self._confirmed} to {self._written}: a fault of this output's code"
             )
-        self._confirmed = receipt.confirmed_upto
+        if not self._stages:
+            self._confirmed = receipt.confirmed_upto
         self._roll_at_ms = receipt.roll_at_ms
         confirms = isinstance(request, FlushSink | SealSink) and not self._stages
         if confirms and self._confirmed < self._written:

@@ -1,9 +1,17 @@
-"""Items answer in any order and leave in the order of submission (T1b, T1c, T2, E5)."""
+"""Items answer in any order and leave in the order of submission (T1b, T1c, T2, B3, E5)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arkflow_kernel.ids import MonotonicMs, OutputId, RequestToken, Sequence, SplitId, WallMs
+from arkflow_kernel.ids import (
+    CheckpointId,
+    MonotonicMs,
+    OutputId,
+    RequestToken,
+    Sequence,
+    SplitId,
+    WallMs,
+)
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
 from arkflow_kernel.limits import STALL_TIMEOUT_MS
 from arkflow_kernel.ports import Moment
@@ -121,3 +129,42 @@ def test_a_lane_that_does_not_answer_is_told_after_thirty_seconds() -> None:
         "the next one has just begun"
     )
     assert queue.wait(MonotonicMs(90_000 + STALL_TIMEOUT_MS)) is not None
+
+
+def test_a_full_lane_takes_a_seal_and_a_seal_takes_no_room() -> None:
+    queue = ItemQueue(1)
+    for token in range(1, 4):
+        _submit(queue, token)
+    assert not queue.has_room
+    queue.sealing(RequestToken(4), CheckpointId(7), NOW)
+    queue.sealing(RequestToken(5), CheckpointId(8), NOW)
+    queue.validate()
+    queue.answered(_done(1))
+    queue.slice_taken(NOW)
+    assert queue.pop_done() is not None
+    assert queue.has_room
+
+
+def test_a_seal_leaves_in_its_place_and_a_lane_with_seals_alone_is_idle() -> None:
+    queue = ItemQueue(2)
+    _submit(queue, 1)
+    queue.sealing(RequestToken(2), CheckpointId(7), NOW)
+    _submit(queue, 3)
+    for token in (2, 3):
+        queue.answered(_done(token))
+        assert queue.pop_done() is None, "the first item is still at work"
+    queue.answered(_done(1))
+    left: list[int] = []
+    while (head := queue.head()) is not None:
+        assert head.answered
+        assert not queue.idle
+        queue.slice_taken(NOW)
+        done = queue.pop_done()
+        assert done is not None
+        assert (done.checkpoint is None) == (done.token != 2)
+        left.append(done.token)
+        queue.validate()
+    assert left == [1, 2, 3]
+    queue.sealing(RequestToken(9), CheckpointId(8), NOW)
+    assert queue.idle
+    assert len(queue) == 1

@@ -1,15 +1,23 @@
-"""What a chain orders of a sink, which receipts it believes, what stalls (T1, F2, E5)."""
+"""What a chain orders of a sink, which receipts it believes, what stalls (T1, F2, F4, E5)."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from arkflow_kernel.errors import SinkError
-from arkflow_kernel.ids import MonotonicMs, OutputId, RequestToken, Sequence
+from arkflow_kernel.ids import (
+    CheckpointId,
+    Generation,
+    MonotonicMs,
+    OutputId,
+    RequestToken,
+    Sequence,
+)
 from arkflow_kernel.limits import STALL_TIMEOUT_MS
 from arkflow_kernel.metrics import Wait
 from arkflow_kernel.ports import WriteReceipt
-from arkflow_kernel.protocol import FlushSink, RollSink, Write
+from arkflow_kernel.protocol import FlushSink, RollSink, SealSink, Write, WriteRequest
+from arkflow_kernel.snapshot import Epoch
 from arkflow_kernel.testing.components import rows_batch
 from arkflow_kernel.write_lane import WriteLane
 
@@ -17,7 +25,7 @@ BATCH = rows_batch("a", [1])
 SIZE = 10
 
 
-def _next(lane: WriteLane, now_ms: int = 0) -> Write | RollSink | FlushSink | None:
+def _next(lane: WriteLane, now_ms: int = 0) -> WriteRequest | None:
     return lane.next_request(RequestToken(1), MonotonicMs(now_ms))
 
 
@@ -33,8 +41,12 @@ def _answer(lane: WriteLane, receipt: WriteReceipt, now_ms: int = 0) -> None:
     lane.answered(receipt, MonotonicMs(now_ms))
 
 
-def _lane() -> WriteLane:
-    return WriteLane(OutputId("sink"))
+def _lane(*, stages: bool = False) -> WriteLane:
+    return WriteLane(OutputId("sink"), stages=stages)
+
+
+def _epoch(number: int) -> Epoch:
+    return Epoch(Generation(1), CheckpointId(number))
 
 
 def test_one_write_is_outstanding_and_two_are_queued() -> None:
@@ -159,7 +171,7 @@ def test_a_flush_that_confirms_too_little_is_the_sinks_fault() -> None:
 @given(st.lists(st.sampled_from([*["give", "answer", "time"] * 9, "flush"]), min_size=40))
 def test_whatever_happens_writes_keep_their_order_and_bounds(script: list[str]) -> None:
     lane, now_ms, given, flushed = _lane(), 0, 0, False
-    outstanding: Write | RollSink | FlushSink | None = None
+    outstanding: WriteRequest | None = None
     written: list[int] = []
     for step in script:
         if step == "give" and lane.has_room and not flushed:
@@ -184,3 +196,69 @@ def test_whatever_happens_writes_keep_their_order_and_bounds(script: list[str]) 
         lane.validate()
         assert given - len(written) <= 2
     assert written == list(range(1, len(written) + 1))
+
+
+@pytest.mark.parametrize("stages", [False, True])
+def test_a_seal_passes_behind_the_writes_before_it_and_before_those_after_it(stages: bool) -> None:
+    lane, confirmed, sealed = _lane(stages=stages), 0, []
+    _give(lane)
+    lane.seal(_epoch(1))
+    _give(lane)
+    lane.validate()
+    assert not lane.has_room, "two writes wait; a seal takes no room"
+    lane.seal(_epoch(2))
+    kinds: list[type] = []
+    while (request := _next(lane)) is not None:
+        kinds.append(type(request))
+        if isinstance(request, Write) and not stages:
+            confirmed = request.sequence
+        epoch = lane.answered(_receipt(confirmed), MonotonicMs(0))
+        sealed += [] if epoch is None else [epoch]
+        lane.validate()
+    assert kinds == [Write, SealSink, Write, SealSink]
+    assert sealed == [_epoch(1), _epoch(2)]
+    assert lane.settled is not stages, "what is staged is not confirmed"
+
+
+def test_a_seal_that_confirms_too_little_is_the_sinks_fault() -> None:
+    """An at-least-once sink confirms at the seal all that was written before it (F4)."""
+    lane = _lane()
+    _give(lane)
+    _next(lane)
+    _answer(lane, _receipt(0))
+    lane.seal(_epoch(1))
+    assert isinstance(_next(lane), SealSink)
+    with pytest.raises(SinkError, match="did not confirm all writes"):
+        _answer(lane, _receipt(0))
+
+
+def test_what_a_staging_sink_says_it_confirmed_is_not_looked_at() -> None:
+    lane = _lane(stages=True)
+    _give(lane)
+    lane.seal(_epoch(1))
+    for upto in (99, 0):
+        assert _next(lane) is not None
+        _answer(lane, _receipt(upto))
+        assert lane.confirmed_upto == 0
+        lane.validate()
+    assert _next(lane) is None
+
+
+def test_a_seal_that_does_not_return_is_told_as_such() -> None:
+    lane = _lane()
+    lane.seal(_epoch(1))
+    _next(lane)
+    wait = lane.wait(MonotonicMs(STALL_TIMEOUT_MS))
+    assert wait is not None
+    assert wait.detail == "the seal of a checkpoint has not returned"
+
+
+def test_a_due_roll_goes_before_a_seal_that_waits() -> None:
+    lane = _lane(stages=True)
+    _give(lane)
+    _next(lane)
+    _answer(lane, _receipt(0, roll_at=30))
+    lane.seal(_epoch(1))
+    assert isinstance(_next(lane, 30), RollSink)
+    _answer(lane, _receipt(0))
+    assert isinstance(_next(lane, 30), SealSink)
