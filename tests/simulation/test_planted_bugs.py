@@ -11,7 +11,7 @@ SEEDS = 50
 FIND_FIRST = {
     "AcceptsOldGenerations": 20,
     "FinishOvertakesBatches": 9,
-    "KeepsReadAheadAtStop": 33,
+    "KeepsReadAheadAtStop": 26,
     "RestartsAtOnce": 20,
 }
 

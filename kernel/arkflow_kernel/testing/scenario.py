@@ -73,7 +73,7 @@ class Scenario:
 def draw_scenario(dice: Dice) -> Scenario:
     """Everything that is decided before the first step."""
     graph = draw_graph(dice, DrawnJob)
-    action = dice.pick([UserAction.NOTHING] * 5 + [UserAction.STOP] * 2 + [UserAction.CANCEL])
+    action = dice.pick([UserAction.NOTHING] * 3 + [UserAction.STOP] * 4 + [UserAction.CANCEL])
     return with_parts(dice, graph, action)
 
 
