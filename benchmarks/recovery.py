@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import checkpoint
+import checkpoint  # type: ignore[import-not-found]  # the script beside this one
 
 from arkflow_kernel.protocol import JobState, JobStatus
 
@@ -44,7 +44,7 @@ class Lines:
 
 def job(source: pathlib.Path, root: pathlib.Path, rate: int | None) -> dict[str, Any]:
     """The job of `checkpoint.py`, its counter in a chain of its own that prints."""
-    spec = checkpoint.job(source, root, 1_000)
+    spec: dict[str, Any] = checkpoint.job(source, root, 1_000)
     (found,) = spec["jobs"]
     found["operators"][0]["chain"] = False
     found["sinks"] = [{"operator_id": "write", "output_type": "stdout"}]

@@ -23,10 +23,10 @@ from collections.abc import Callable
 from typing import Any
 
 from arkflow_kernel.attempt import Attempt
-from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import ArkflowError, CorruptObjectError
 from arkflow_kernel.ids import (
     FIRST_GENERATION,
+    NO_CHECKPOINT,
     Generation,
     MonotonicMs,
 )
@@ -181,9 +181,8 @@ class JobCoordinator:
         job.claiming = None
         rounds.claimed(event.claim, self._chains)
         self._commands.append(GARBAGE)
-        restored = rounds.restored
-        if restored is not None and restored.kind is RoundKind.FINAL and not restored.tokens:
-            self._end(OutcomeKind.FINISHED, f"already finished at {restored.source}", event.at)
+        if rounds.finished:
+            self._end(OutcomeKind.FINISHED, f"already finished at {rounds.source}", event.at)
         elif job.wanted is not Desired.RUN:
             self._end(OutcomeKind.STOPPED, "a stop was requested before it was deployed", event.at)
         else:
@@ -313,17 +312,14 @@ class JobCoordinator:
             return
         job.go(JobState.STOPPING, "a cancel was requested", event.at)
         self._attempt.failure = None  # whatever failed before, the user wants no more of the job
-        self._give_up(event.at)
+        self._commands += self._attempt.give_up(event.at.now_ms, self._teardown_timeout_ms)
 
     # --- the end of an attempt -----------------------------------------------------------------
 
     def _attempt_failed(self, at: Moment) -> None:
-        self._give_up(at)
+        self._commands += self._attempt.give_up(at.now_ms, self._teardown_timeout_ms)
         if self._job.state is not JobState.STOPPING:
             self._job.go(JobState.RESTARTING, self._attempt.failure_text(), at)
-
-    def _give_up(self, at: Moment) -> None:
-        self._commands += self._attempt.give_up(at.now_ms, self._teardown_timeout_ms)
 
     def _attempt_over(self, at: Moment) -> None:
         rounds = self._rounds
@@ -350,8 +346,11 @@ class JobCoordinator:
             cause = f"{error}; it is not restarted: a {job.wanted.name.lower()} was requested"
             self._end(OutcomeKind.FAILED, cause, at, error)
             return
-        progress = (self._positions.progress(), None if rounds is None else rounds.status().last)
-        verdict = self._strategy.failed(error, at.now_ms, started=job.started, progress=progress)
+        saved = NO_CHECKPOINT if rounds is None else rounds.status().last
+        progress = self._positions.progress()
+        verdict = self._strategy.failed(
+            error, at.now_ms, started=job.started, progress=progress, saved=saved
+        )
         if isinstance(verdict, GiveUp):
             if job.restarts:  # else the error says it all
                 error.add_note(f"the job ends: {verdict.reason}")

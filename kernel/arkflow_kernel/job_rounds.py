@@ -101,13 +101,23 @@ class JobRounds:
         self._next_ms = self._asked = self._appending = self.failure = None
         self._closing_failed = False
         self._reports.clear()
-        source = None if claim.restored is None else claim.restored.source
-        self._status = replace(self._status, restored=source, failures=0, error=None)
+        self._status = replace(self._status, restored=self.source, failures=0, error=None)
 
     @property
     def restored(self) -> RestoredJob | None:
         """What the attempt begins from."""
         return None if self._claim is None else self._claim.restored
+
+    @property
+    def source(self) -> str | None:
+        """What that is, as users know it."""
+        return None if self.restored is None else self.restored.source
+
+    @property
+    def finished(self) -> bool:
+        """The data had ended, and everything is published: there is nothing left to do (T3)."""
+        restored = self.restored
+        return restored is not None and restored.kind is RoundKind.FINAL and not restored.tokens
 
     def restored_chain(self, plan: ChainPlan) -> RestoredChain:
         """What a chain begins from."""
@@ -116,8 +126,7 @@ class JobRounds:
 
     def sentence(self) -> str:
         """For the log: where the attempt begins, and what the claim found."""
-        source = None if self.restored is None else self.restored.source
-        begins = f"continues from {source}" if source else "starts from the beginning"
+        begins = f"continues from {self.source}" if self.source else "starts from the beginning"
         notes = () if self._claim is None else self._claim.notes
         return "; ".join((begins, *notes))
 
@@ -272,9 +281,9 @@ class JobRounds:
         last = self._last
         if (due := self._savepoints.unsaved) is not None:
             return next(self._save(token, due))
-        if last is not None and last.kind is RoundKind.FINAL and _tokens(last.chains):
+        if last is not None and last.kind is RoundKind.FINAL and last.tokens:
             number = CheckpointId(last.checkpoint + 1)
-            record = replace(_without_tokens(last), checkpoint=number, savepoint=None)
+            record = replace(last.without_tokens(), checkpoint=number, savepoint=None)
             return next(self._ask(AppendRecord(token, record)))
         return None
 
@@ -343,7 +352,7 @@ class JobRounds:
 
     def _save(self, token: RequestToken, record: CheckpointRecord) -> Iterator[CoordinatorCommand]:
         self._savepoints.saving()
-        return self._ask(SaveSavepoint(token, _without_tokens(record)))
+        return self._ask(SaveSavepoint(token, record.without_tokens()))
 
     def _ask(self, request: AppendRecord | SaveSavepoint) -> Iterator[CoordinatorCommand]:
         self._asked = request
@@ -366,26 +375,6 @@ class JobRounds:
             completed_upto,
         )
         self._control = known.merged(told)
-
-
-def _tokens(chains: Iterable[ChainSnapshot]) -> bool:
-    return any(lane.tokens for chain in chains for lane in chain.lanes)
-
-
-def _without_tokens(record: CheckpointRecord) -> CheckpointRecord:
-    """The record once all of its tokens are published (X4)."""
-    chains = []
-    for chain in record.chains:
-        lanes = tuple(
-            replace(
-                lane,
-                tokens=(),
-                published_upto=lane.tokens[-1].epoch if lane.tokens else lane.published_upto,
-            )
-            for lane in chain.lanes
-        )
-        chains.append(replace(chain, lanes=lanes))
-    return replace(record, chains=tuple(chains))
 
 
 GARBAGE = CollectGarbage()

@@ -1,7 +1,8 @@
 """Whether and when a failed attempt is followed by another (D3). Pure: time comes as a number.
 
 Rules
-- The first restart after a quiet time is immediate; the following ones wait, longer each time.
+- The first restart after a quiet time, or after a checkpoint was completed, is immediate; the
+  following ones wait, longer each time.
 - What trying again cannot heal ends the job: a wrong configuration, a bad row that nobody takes, a
   reader of stdout that has gone, a first deployment that fails (nothing was read, and whoever
   started the job reads the error), and one operator that fails three attempts in a row with the
@@ -25,7 +26,7 @@ from arkflow_kernel.errors import (
     ProcessingError,
     RestoreError,
 )
-from arkflow_kernel.ids import MonotonicMs
+from arkflow_kernel.ids import NO_CHECKPOINT, CheckpointId, MonotonicMs
 from arkflow_kernel.limits import DETERMINISTIC_ATTEMPTS
 from arkflow_kernel.plan import RestartPlan
 
@@ -57,17 +58,27 @@ class RestartStrategy:
         self._culprit: tuple[str, str] | None = None
         self._repeats = 0
         self._progress: Hashable = None
+        self._saved = NO_CHECKPOINT
 
     def failed(
-        self, error: ArkflowError, now_ms: MonotonicMs, *, started: bool, progress: Hashable
+        self,
+        error: ArkflowError,
+        now_ms: MonotonicMs,
+        *,
+        started: bool,
+        progress: Hashable,
+        saved: CheckpointId = NO_CHECKPOINT,
     ) -> Restart | GiveUp:
         """An attempt failed. `started`: some attempt of this run was running already;
-        `progress`: a value that changes when the job gets on (its frontiers).
+        `progress`: a value that changes when the job gets on (its frontiers); `saved`: the last
+        completed checkpoint.
         """
-        if self._last_ms is not None and now_ms - self._last_ms >= self._plan.reset_after_ms:
+        quiet = self._last_ms is not None and now_ms - self._last_ms >= self._plan.reset_after_ms
+        if quiet or saved > self._saved:
             self._in_a_row = 0
+        self._saved = saved
         self._last_ms = now_ms
-        self._note(error, progress)
+        self._note(error, (progress, saved))
         reason = self._hopeless(error, started=started)
         if reason is not None:
             return GiveUp(reason)

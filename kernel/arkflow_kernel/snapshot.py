@@ -7,7 +7,7 @@ numbers, booleans, tuples, and positions that are JSON themselves (S11). Objects
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -109,6 +109,11 @@ class LaneSnapshot:
     tokens: tuple[SinkToken, ...] = ()
     published_upto: Epoch | None = None
 
+    def without_tokens(self) -> "LaneSnapshot":
+        """The same once all of them are published."""
+        last = self.tokens[-1].epoch if self.tokens else self.published_upto
+        return replace(self, tokens=(), published_upto=last)
+
 
 @dataclass(frozen=True, slots=True)
 class InputSnapshot:
@@ -134,6 +139,10 @@ class ChainSnapshot:
     states: tuple[StateSnapshot, ...] = ()
     lanes: tuple[LaneSnapshot, ...] = ()
     objects: tuple[ObjectRef, ...] = ()
+
+    def without_tokens(self) -> "ChainSnapshot":
+        """The same once all of its tokens are published."""
+        return replace(self, lanes=tuple(lane.without_tokens() for lane in self.lanes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +189,15 @@ class CheckpointRecord:
     chains: tuple[ChainSnapshot, ...]
     savepoint: str | None = None
     phases: CheckpointPhases = NO_PHASES
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it lists."""
+        return sum(len(lane.tokens) for chain in self.chains for lane in chain.lanes)
+
+    def without_tokens(self) -> "CheckpointRecord":
+        """The record once all of its tokens are published (X4)."""
+        return replace(self, chains=tuple(chain.without_tokens() for chain in self.chains))
 
 
 @dataclass(frozen=True, slots=True)

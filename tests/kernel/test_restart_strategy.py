@@ -19,7 +19,7 @@ from arkflow_kernel.errors import (
     SinkError,
     SourceError,
 )
-from arkflow_kernel.ids import MonotonicMs
+from arkflow_kernel.ids import CheckpointId, MonotonicMs
 from arkflow_kernel.plan import RestartPlan
 from arkflow_kernel.restart import GiveUp, Restart, RestartStrategy
 
@@ -47,11 +47,16 @@ class Failing:
         after_ms: int = 100,
         started: bool = True,
         progress: object = 0,
+        saved: int = 0,
     ) -> int | str:
         """The wait in ms, or the reason why nothing follows."""
         self.now_ms += after_ms
         verdict = self.strategy.failed(
-            error, MonotonicMs(self.now_ms), started=started, progress=str(progress)
+            error,
+            MonotonicMs(self.now_ms),
+            started=started,
+            progress=str(progress),
+            saved=CheckpointId(saved),
         )
         return verdict.delay_ms if isinstance(verdict, Restart) else verdict.reason
 
@@ -125,6 +130,11 @@ def test_a_first_deployment_is_repeated_only_if_a_process_was_lost(
     else:
         assert verdict == "the first deployment is not repeated"
     assert Failing().fail(error, started=True) == 0
+
+
+def test_a_checkpoint_since_the_last_failure_makes_the_next_restart_immediate() -> None:
+    job = Failing(RestartPlan(max_attempts=2))
+    assert [job.fail(saved=n) for n in (1, 1, 2, 2, 3)] == [0, 1_000, 0, 1_000, 0]
 
 
 def test_an_object_that_cannot_be_read_is_a_case_for_the_next_claim() -> None:
