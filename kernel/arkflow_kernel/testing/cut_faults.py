@@ -31,7 +31,7 @@ KILL_POINTS: Final = tuple(
 """Where a process may be killed: before and after each part of what it does with the store."""
 
 _READS: Final = ("list", "read", "get")
-_ANSWERS: Final = (Trouble.REFUSED, Trouble.LOST, Trouble.UNANSWERED, Trouble.LATE, Trouble.TORN)
+_ANSWERS: Final = (*Trouble, Trouble.LATE)[1:]
 _CALLS: Final = ("claim", "append", "save", "collect", "upload", "publish", "restore")
 _STUMBLES: Final = ("stage", "publish before", "publish after")
 
@@ -43,7 +43,7 @@ class CutFaults:
 
     def __init__(self, job: "CutJob", dice: Dice, probes: "Counter[str]") -> None:
         self._job, self._dice, self._probes = job, dice, probes
-        self._kill_at: str | None = None
+        self._kill_at: set[str] = set()
         self._trouble: tuple[str, Trouble] | None = None
         self._outage = 0
         self._stumble: str | None = None
@@ -55,6 +55,10 @@ class CutFaults:
     def draw(self) -> None:
         """Another fault is to happen."""
         self._armed = self._dice.pick(FAULTS)
+
+    def arm(self, point: str) -> None:
+        """The next process that comes to this point dies there."""
+        self._kill_at.add(point)
 
     def strike(self) -> None:
         """Let the drawn fault happen, if it can now."""
@@ -68,7 +72,8 @@ class CutFaults:
 
     def clear(self) -> None:
         """Nothing more goes wrong."""
-        self._armed = self._kill_at = self._trouble = self._stumble = None
+        self._armed = self._trouble = self._stumble = None
+        self._kill_at.clear()
         self._outage = 0
         for run in self._job.runs:
             run.frozen = False
@@ -83,8 +88,8 @@ class CutFaults:
     def passed(self, process: CutProcess, point: str) -> None:
         """A process comes to a point; perhaps it is killed there, or all are."""
         self._probes[f"at {point}"] += 1
-        if point == self._kill_at and not process.dead:
-            self._kill_at = None
+        if point in self._kill_at and not process.dead:
+            self._kill_at.discard(point)
             self._probes[f"killed {point}"] += 1
             if self._dice.one_in(5):
                 self._probes["power failure"] += 1
@@ -129,7 +134,7 @@ class CutFaults:
 
     def kill_at_a_point(self) -> bool:
         """The next process that comes to a point dies there."""
-        self._kill_at = self._dice.pick(KILL_POINTS)
+        self.arm(self._dice.pick(KILL_POINTS))
         return True
 
     def trouble_once(self) -> bool:

@@ -85,7 +85,8 @@ class CutJob:
         if self.store.late and self._dice.one_in(20):
             self._take(("late request", self._lands, None))
             return
-        actors = [(run, actor) for run in self._weighed() for actor in run.actors]
+        runs = (run for run in self.runs if run is self.current or not run.over)
+        actors = [(run, actor) for run in runs for actor in run.actors]
         count = len(actors)
         first = self._dice.below(count + 1)
         for turn in range(first, first + count if first < count else 0):
@@ -96,10 +97,6 @@ class CutJob:
                 return
         idle = first < count and not any(run.lags() for run in self.runs)
         self._pass_time(idle=idle)
-
-    def _weighed(self) -> list[CutRun]:
-        others = [run for run in self.runs if run is not self.current and not run.over]
-        return [*others, self.current]
 
     def _take(self, step: tuple[str, object, object]) -> None:
         name, effect, argument = step

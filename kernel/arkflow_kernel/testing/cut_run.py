@@ -115,6 +115,8 @@ class CutRun(SimJob):
         self._calls: deque[LogCommand] = deque()
         self._calling = False
         self._reports: list[ChainReport] = []
+        self._strays: list[ChainReport] = []
+        self._savepoints: list[str] = []
         self._opening: dict[ChainId, CutProcess] = {}
         self.restored = NOTHING
         self._unread = False
@@ -139,12 +141,14 @@ class CutRun(SimJob):
     def ask_to_stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
         """The user stops the job."""
         self._probes["drain" if drain else "stop"] += 1
+        self._savepoints += [] if savepoint is None else [savepoint]
         self._check.asked = OutcomeKind.STOPPED
         self._inbox.append(StopRequested(self._clock.moment(), drain, savepoint))
 
     def ask_for_savepoint(self, name: str) -> None:
         """The user wants a savepoint."""
         self._probes["savepoint"] += 1
+        self._savepoints.append(name)
         self._inbox.append(SavepointRequested(self._clock.moment(), name))
 
     def crash(self) -> None:
@@ -198,6 +202,8 @@ class CutRun(SimJob):
             steps = self._steps_of(actor)
             if self._reports:
                 steps += [("hear", self._deliver_report, None)] * 2
+            if self._strays and self._dice.one_in(20):
+                steps.append(("stray report", self._deliver_stray, None))
             if self._calls and not self._calling:
                 steps += [("log", self._call_log, None)] * 2
         return steps
@@ -375,7 +381,7 @@ class CutRun(SimJob):
             chain.report_soon = False  # it may be lost
             return
         chain.report_soon = False
-        answer = chain.task.report(self._clock.moment()).answer
+        answer = chain.task._flow.rounds.answer
         fresh = answer is not None and answer.checkpoint > chain.acknowledged
         with chain.process.calling("acknowledge"):
             if fresh:
@@ -403,7 +409,16 @@ class CutRun(SimJob):
             if self._dice.one_in(8):
                 self._probes["report lost"] += 1
                 return
+        if report.answer is not None and self._dice.one_in(8):
+            self._strays.append(report)  # it comes much later, perhaps after its attempt
+            return
         self._probes["report out of order"] += index > 0
+        self._inbox.append(report)
+
+    def _deliver_stray(self) -> None:
+        """A report that was under way for long."""
+        report = self._strays.pop(self._dice.below(len(self._strays)))
+        self._probes["report of an old generation"] += report.generation != self._generation
         self._inbox.append(report)
 
     def _end(self, chain: SimChain) -> None:
@@ -419,6 +434,17 @@ class CutRun(SimJob):
         if self._live() or self.deploys:
             raise ViolationError(f"the job ended while chains were alive: {self.describe()}")
         self._check.check_end(self.outcome.kind)
+        checkpoints = self._coordinator.status().checkpoints
+        assert checkpoints is not None
+        asks = [e for e in self._inbox if isinstance(e, SavepointRequested | StopRequested)]
+        unheard = {e.name if isinstance(e, SavepointRequested) else e.savepoint for e in asks}
+        for name in self._savepoints:
+            if name in unheard:
+                continue
+            if name not in checkpoints.savepoints:
+                raise ViolationError(f"what became of savepoint '{name}' is not told (X4)")
+            if isinstance(checkpoints.savepoints[name], str):
+                self.job.truth.check_savepoint(name)
 
     def check_progress(self) -> None:
         """Without faults no round failed."""

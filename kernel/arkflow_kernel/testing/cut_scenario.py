@@ -20,7 +20,7 @@ from arkflow_kernel.testing.scenario import (
 )
 from arkflow_kernel.testing.sim_epochs import COUNTS
 
-ENVELOPES: Final = 150
+ENVELOPES: Final = 110
 """About so many batches and envelopes does a whole job move, so that it sees several rounds."""
 
 
@@ -37,6 +37,8 @@ class _DrawnCounts(DrawnJob):
 
     def _operator(self, kind: str, number: int) -> str:
         name = super()._operator(kind, number)
+        if kind == "map":
+            self._operators[-1]["parallelism"] = self._dice.pick([1, 1, 1, 2, 3])
         if kind == "map" and not self._dice.one_in(4):
             spec = self._operators[-1]
             spec["stateful"] = True

@@ -27,6 +27,12 @@ STEPS_MAX: Final = 25_000
 RUNS_MAX: Final = 5
 """Runs of one job that a user or a fault may end."""
 
+RARE_POINTS: Final = (
+    ("save: before copy", "save: after copy"),
+    ("restore: before get", "restore: after get"),
+)
+"""Points that few jobs come to: in every seed one of each pair kills."""
+
 FILE: Final = "tests/simulation/test_checkpoint_simulation.py"
 
 PROBES: Final = (
@@ -54,7 +60,7 @@ class Ask(Enum):
     CANCEL = "cancel"
 
 
-_ASKS: Final = [Ask.NOTHING] * 4 + [Ask.STOP] * 3 + list(Ask)[2:] + [Ask.SAVEPOINT] * 2
+_ASKS: Final = [Ask.NOTHING] * 4 + [Ask.STOP] * 3 + list(Ask)[2:] + [Ask.SAVEPOINT] * 3
 
 
 class CutSimulation:
@@ -64,6 +70,7 @@ class CutSimulation:
         self._seed, self._machines = seed, machines or Machines()
         self._dice, self._clock = Dice(seed), VirtualClock()
         self._steps = 0
+        self._jobs = 0
         self.probes: Counter[str] = Counter()
 
     def run(self) -> Report:
@@ -79,9 +86,20 @@ class CutSimulation:
 
     def made(self) -> CutJob:
         """The next job."""
+        self._jobs += 1
         scenario = draw_cut_scenario(self._dice)
         probe_features(scenario, self.probes)
         return CutJob(scenario, self._machines, self._clock, self._dice, self.probes)
+
+    @property
+    def seed(self) -> int:
+        """Its number."""
+        return self._seed
+
+    @property
+    def first(self) -> bool:
+        """Whether its first job is at work."""
+        return self._jobs == 1
 
     @property
     def dice(self) -> Dice:
@@ -107,6 +125,17 @@ class _Life:
         self._drained = False
         self._savepoints = 0
         self._plan_run()
+        if simulation.first:
+            self._arm(KILL_POINTS[simulation.seed % len(KILL_POINTS)])
+
+    def _arm(self, point: str) -> None:
+        """Each seed has a point at which its first job is sure to be killed, if it comes to it."""
+        self._job.faults.arm(point)
+        for rare in RARE_POINTS:
+            self._job.faults.arm(rare[self._simulation.seed % 2])
+        self._faults = max(self._faults, 3)
+        if point.startswith("save") or self._simulation.seed % 5 == 0:
+            self._ask, self._ask_at = Ask.SAVEPOINT, 100
 
     def live(self) -> OutcomeKind | None:
         """All runs of the job. How the last one ended."""

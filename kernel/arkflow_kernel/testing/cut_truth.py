@@ -283,6 +283,20 @@ class Truth:
         for name in self._once:
             self._compare(f"at the start: {name}", name, self.shown(name), restored)
 
+    def check_savepoint(self, name: str) -> None:
+        """A savepoint that was reported has its record, and every object that it needs (X4)."""
+        prefix = f"savepoints/{name}/"
+        held = [path for path in self.store.files if path.startswith(prefix)]
+        if not any(path.endswith(".json") for path in held):
+            _fail(f"savepoint '{name}' was reported and holds {held}")
+        record = next(k.record for k in self.records if k.record.savepoint == name)
+        for snapshot in record.chains:
+            for ref in snapshot.objects:
+                data = [self.store.files[path] for path in held if path.endswith(ref.name)]
+                if not data or checksum_of(data[0]) != ref.checksum:
+                    _fail(f"savepoint '{name}' lacks object {ref.name}")
+        self._probes["savepoint saved"] += 1
+
     def check_over(self) -> None:
         """Nothing will follow: everything before the newest cut is published, nothing else is."""
         for name in self._once:
