@@ -40,7 +40,7 @@ def assert_refused(ran: Ran, *told: str) -> None:
 def stops_at(checkpoint: int, savepoint: str | None = None) -> Point:
     """The job is told to stop when a record is in the log, once."""
     there = when_recorded(checkpoint)
-    asked = []
+    asked: list[InlineJob] = []
 
     def asks(job: InlineJob, event: object) -> bool:
         if not asked and there(job, event):
@@ -54,7 +54,7 @@ def stops_at(checkpoint: int, savepoint: str | None = None) -> Point:
 def saves_at(checkpoint: int, name: str) -> Point:
     """A savepoint is asked for when a record is in the log, once."""
     there = when_recorded(checkpoint)
-    asked = []
+    asked: list[InlineJob] = []
 
     def asks(job: InlineJob, event: object) -> bool:
         if not asked and there(job, event):

@@ -112,9 +112,16 @@ class Versions:
         return times
 
 
-def from_savepoint(place: str, **named: bool) -> RestoreChoice:
+def from_savepoint(
+    place: str, *, accept_duplicates: bool = False, allow_dropped_state: bool = False
+) -> RestoreChoice:
     """To begin at a savepoint: a name or a URL."""
-    return RestoreChoice(RestoreKind.SAVEPOINT, savepoint=place, **named)
+    return RestoreChoice(
+        RestoreKind.SAVEPOINT,
+        savepoint=place,
+        accept_duplicates=accept_duplicates,
+        allow_dropped_state=allow_dropped_state,
+    )
 
 
 __all__ = ["KEYS", "ROWS", "Versions", "from_savepoint"]

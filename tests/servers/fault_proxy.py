@@ -16,12 +16,14 @@ from typing import Final
 
 _HOP: Final = frozenset(("connection", "keep-alive", "transfer-encoding", "expect"))
 _TIMEOUT_S: Final = 30
+_SLOW_S: Final = 1.5
 
 
 class Fault(Enum):
     """What becomes of a request."""
 
     DELAY = "the answer comes after the client's patience"
+    SLOW = "the answer comes late, within any client's patience"
     NO_REQUEST = "the connection breaks before the request is forwarded"
     NO_ANSWER = "the request is done, and the connection breaks before the answer"
     TORN_ANSWER = "the connection breaks in the middle of the answer"
@@ -142,6 +144,10 @@ class FaultProxy:
         """Longer than any client waits."""
         self._ended.wait(_TIMEOUT_S)
 
+    def linger(self) -> None:
+        """Shorter than any client waits."""
+        self._ended.wait(_SLOW_S)
+
 
 @dataclass(frozen=True)
 class _Answer:
@@ -173,13 +179,16 @@ class _Handler(BaseHTTPRequestHandler):
         self.proxy.told(Seen(self.command, self.path, 0 if gone else answer.status))
         if fault is Fault.DELAY:
             self.proxy.wait()
+        if fault is Fault.SLOW:
+            self.proxy.linger()
         if gone:
             self.close_connection = True
             return
         self._send(answer, torn=fault is Fault.TORN_ANSWER)
 
     def _spoilt(self, fault: Fault | None, body: bytes) -> _Answer:
-        if fault is None or fault is Fault.TORN_ANSWER or fault is Fault.UNCONDITIONAL:
+        whole = (None, Fault.TORN_ANSWER, Fault.UNCONDITIONAL, Fault.SLOW)
+        if fault in whole:
             return self._forward(body, conditional=fault is not Fault.UNCONDITIONAL)
         if fault in (Fault.NO_ANSWER, Fault.BROKEN, Fault.DELAY):
             self._forward(body)
