@@ -1,4 +1,4 @@
-"""Golden transcripts of the machine of a job, over one attempt and over several.
+"""Golden transcripts of the machine of a job, over one attempt and over several (B4, D7, T3, X4).
 
 `ARKFLOW_REWRITE=1 pytest tests/kernel/test_job_transcripts.py` writes them anew; read the diff.
 """
@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from arkflow_kernel.errors import SourceError
-from arkflow_kernel.ids import ChainId, RequestToken
+from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.errors import FencedError, SourceError, StoreError
+from arkflow_kernel.ids import ChainId, CheckpointId, RequestToken
+from arkflow_kernel.plan import CheckpointPlan, Mode
 from arkflow_kernel.protocol import ChainReady, OutcomeKind
-from arkflow_kernel.testing.hand_driven_job import G1, HandDrivenJob
+from arkflow_kernel.snapshot import RestoredJob, RoundAnswer
+from arkflow_kernel.testing.hand_driven_chain import sink_token
+from arkflow_kernel.testing.hand_driven_job import G1, HandDrivenJob, snapshot_of
 from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
 
 FOLDER = Path(__file__).parent / "transcripts"
@@ -123,6 +127,68 @@ def job_silent_chain() -> str:
     return job.log.text()
 
 
+def _logged() -> HandDrivenJob:
+    """Two chains in checkpoint mode, a round each second."""
+    chains = (chain_plan(name, mode=Mode.CHECKPOINT) for name in ("left", "right"))
+    policy = CheckpointPlan("memory://x", 1_000, timeout_ms=5_000)
+    return HandDrivenJob(graph=job_plan(*chains, checkpoint=policy), teardown_ms=10_000)
+
+
+def job_rounds_and_a_later_claim() -> str:
+    job = _logged()
+    job.begin()
+    job.claimed(1)
+    job.answer_all()
+    job.tick(1_000)
+    job.answers(1, "left")
+    job.log.note("the right one answers too: the set is complete, the record goes to the log")
+    job.answers(1, "right")
+    job.appended()
+    job.log.note("a round that the store does not take: the next one follows")
+    job.tick(1_000)
+    job.report("left", answer=RoundAnswer(CheckpointId(2), None, StoreError("full")))
+    job.answers(2, "right")
+    job.tick(1_000)
+    job.answers(3, "left", "right")
+    job.log.note("another coordinator has claimed the job: this one writes nothing more")
+    job.log_failed(FencedError("generation 2 has the log"))
+    job.ended("left", OutcomeKind.CANCELLED)
+    job.ended("right", OutcomeKind.CANCELLED)
+    return job.log.text()
+
+
+def job_savepoint_restart_and_end_of_data() -> str:
+    job = _logged()
+    job.begin()
+    chains = (snapshot_of("left", sink_token(7, 2)), snapshot_of("right", finished=True))
+    job.claimed(3, RestoredJob(CheckpointId(7), RoundKind.PERIODIC, "checkpoint 7", chains), 8)
+    job.answer_all()
+    job.savepoint("before")
+    job.log.note("the attempt fails while the savepoint's round is open")
+    job.lost("left")
+    job.ended("right", OutcomeKind.CANCELLED)
+    job.claimed(4, RestoredJob(CheckpointId(7), RoundKind.PERIODIC, "checkpoint 7", chains), 8)
+    job.log.note("the next attempt makes it")
+    job.answer_all()
+    job.answers(9, "left", "right")
+    job.appended()
+    job.log.note("its copy follows when all tokens of its record are published")
+    job.report("left", published=9)
+    job.report("right", published=9, drained=True)
+    job.saved()
+    job.log.note("the data have ended")
+    job.report("left", published=9, drained=True)
+    for name in ("left", "right"):
+        answer = RoundAnswer(CheckpointId(10), snapshot_of(name, sink_token(10, 4), finished=True))
+        job.report(name, answer=answer, drained=True)
+    job.appended()
+    job.ended("left")
+    job.ended("right")
+    job.log.note("every token is published: the last record says so")
+    job.appended()
+    return job.log.text()
+
+
 SCENARIOS: list[Callable[[], str]] = [
     job_run_and_stop,
     job_one_chain_fails,
@@ -130,6 +196,8 @@ SCENARIOS: list[Callable[[], str]] = [
     job_stop_while_deploying,
     job_lost_chain_and_restart,
     job_silent_chain,
+    job_rounds_and_a_later_claim,
+    job_savepoint_restart_and_end_of_data,
 ]
 
 
