@@ -28,7 +28,6 @@ from arkflow_kernel.savepoint_files import (
     OpenFiles,
     SavepointFiles,
     with_brought_objects,
-    without_tokens,
 )
 from arkflow_kernel.slot_log import SlotLog, slot_path
 from arkflow_kernel.snapshot import (
@@ -138,7 +137,7 @@ class JobLog:
             raise StoreError(
                 f"a savepoint cannot be called '{record.savepoint}': use letters, digits, '-', '_'"
             )
-        copied = replace(record, chains=without_tokens(record.chains))
+        copied = record.without_tokens()
         self._savepoints.write(record.savepoint, self._entry(copied))
         self._unsaved.pop(record.checkpoint, None)
         place = f"{SAVEPOINT_FOLDER}/{record.savepoint}"

@@ -14,7 +14,7 @@ from arkflow_kernel.errors import RestoreError, StoreError
 from arkflow_kernel.ids import Generation
 from arkflow_kernel.job_record import CheckpointEntry, Unreadable, decode, encode
 from arkflow_kernel.slot_log import write_once
-from arkflow_kernel.snapshot import ChainSnapshot, LaneSnapshot
+from arkflow_kernel.snapshot import ChainSnapshot
 
 SAVEPOINT_FOLDER: Final = "savepoints"
 OBJECT_FOLDER: Final = "objects"
@@ -158,13 +158,6 @@ def with_brought_objects(
     return tuple(_renamed(chain, generation) for chain in chains)
 
 
-def without_tokens(chains: tuple[ChainSnapshot, ...]) -> tuple[ChainSnapshot, ...]:
-    """The same chains after every token that they list was published (X4)."""
-    return tuple(
-        replace(chain, lanes=tuple(_published(lane) for lane in chain.lanes)) for chain in chains
-    )
-
-
 def _renamed(chain: ChainSnapshot, generation: Generation) -> ChainSnapshot:
     return replace(
         chain,
@@ -184,11 +177,6 @@ def _renamed(chain: ChainSnapshot, generation: Generation) -> ChainSnapshot:
     )
 
 
-def _published(lane: LaneSnapshot) -> LaneSnapshot:
-    upto = lane.tokens[-1].epoch if lane.tokens else lane.published_upto
-    return replace(lane, tokens=(), published_upto=upto)
-
-
 def _same_round(data: bytes, entry: CheckpointEntry) -> bool:
     there = decode(data)
     return isinstance(there, CheckpointEntry) and there.record == entry.record
@@ -203,5 +191,4 @@ __all__ = [
     "brought_name",
     "missing_object",
     "with_brought_objects",
-    "without_tokens",
 ]
