@@ -196,7 +196,7 @@ class ChainRounds:
         for output, lane in self._lanes.items():
             if lane.publishing or (lane.retry_ms is not None and now_ms < lane.retry_ms):
                 continue
-            due = tuple(t for t in lane.tokens if t.epoch.checkpoint <= self._completed)
+            due = self._due(lane)
             if due:
                 lane.publishing = due
                 permit = CommitPermit(f"checkpoint {self._completed} is completed")
@@ -263,9 +263,8 @@ class ChainRounds:
 
     def deadline_ms(self) -> MonotonicMs | None:
         """When a publication is tried again."""
-        return deadline(
-            *(lane.retry_ms for lane in self._lanes.values() if lane.tokens and not lane.publishing)
-        )
+        waiting = (lane for lane in self._lanes.values() if not lane.publishing)
+        return deadline(*(lane.retry_ms for lane in waiting if self._due(lane)))
 
     def waits(self, now_ms: MonotonicMs) -> Iterable[Wait]:
         """Publications that fail, and why (E5)."""
@@ -285,6 +284,10 @@ class ChainRounds:
             epochs = [token.epoch for token in lane.tokens]
             assert epochs == sorted(set(epochs)), "epochs of a lane are in order"
             assert all(t.epoch.checkpoint <= self._completed for t in lane.publishing)
+
+    def _due(self, lane: EpochLane) -> tuple[SinkToken, ...]:
+        """Tokens that a completed record lists, and that are not published yet."""
+        return tuple(t for t in lane.tokens if t.epoch.checkpoint <= self._completed)
 
     def _cut(self, checkpoint: CheckpointId) -> Cut:
         for cut in self._cuts:
