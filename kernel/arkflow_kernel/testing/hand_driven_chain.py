@@ -36,6 +36,8 @@ from arkflow_kernel.protocol import (
     LaneSlice,
     Piece,
     PublishFailed,
+    ReportSoon,
+    Request,
     RequestFailed,
     SnapshotUploaded,
     SourceCommitted,
@@ -52,6 +54,7 @@ from arkflow_kernel.snapshot import (
     RestoredChain,
     SinkToken,
     StagedObject,
+    StateSnapshot,
 )
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.components import rows_batch
@@ -69,7 +72,10 @@ def sink_token(checkpoint: int, generation: int = 1, sink: str = "sink") -> Sink
 
 
 class HandDrivenChain:
-    """One chain. `log` and `clock` may be shared by the chains of one scenario."""
+    """One chain. `log` and `clock` may be shared by the chains of one scenario.
+
+    `waiting` holds the requests that are not answered yet, oldest first.
+    """
 
     def __init__(
         self,
@@ -89,6 +95,7 @@ class HandDrivenChain:
         self.clock = VirtualClock() if clock is None else clock
         self.emitted: deque[tuple[ChannelId, Envelope]] = deque()
         self.granted: deque[GrantCredit] = deque()
+        self.waiting: dict[RequestToken, Request] = {}
         self.end: EndChain | None = None
         self._row = 0
 
@@ -98,6 +105,7 @@ class HandDrivenChain:
 
     def take(self, event: ChainEvent) -> None:
         """Hand an event over."""
+        self.waiting.pop(getattr(event, "token", RequestToken(0)), None)
         commands = self.task.handle(event)
         self.task.validate()
         for command in commands:
@@ -109,6 +117,10 @@ class HandDrivenChain:
                     self.granted.append(command)
                 case EndChain():
                     self.end = command
+                case ReportSoon():
+                    pass
+                case _:
+                    self.waiting[command.token] = command
         self.log.took(event, list(commands), f"{self._name}{self.task.phase.value}")
 
     # --- control and time ----------------------------------------------------------------------
@@ -164,9 +176,16 @@ class HandDrivenChain:
         """An exactly-once sink has sealed its epoch."""
         self.wrote(token, 0)
 
-    def uploaded(self, token: int, *tokens: SinkToken) -> None:
+    def uploaded(
+        self,
+        token: int,
+        *tokens: SinkToken,
+        states: tuple[StateSnapshot, ...] = (),
+        objects: tuple[ObjectRef, ...] = (),
+    ) -> None:
         """Everything is durable."""
-        self.take(SnapshotUploaded(self.clock.moment(), RequestToken(token), (), tokens))
+        at, request = self.clock.moment(), RequestToken(token)
+        self.take(SnapshotUploaded(at, request, states, tokens, objects))
 
     def upload_failed(self, token: int) -> None:
         """The store does not take it."""
