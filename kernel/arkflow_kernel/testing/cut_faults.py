@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from arkflow_kernel.testing.cut_process import CutProcess
 from arkflow_kernel.testing.dice import Dice
+from arkflow_kernel.testing.sim_faults import AT_START as JOB_FAULTS_AT_START
 from arkflow_kernel.testing.sim_faults import FAULTS as JOB_FAULTS
 from arkflow_kernel.testing.sim_store import Trouble
 
@@ -52,9 +53,9 @@ class CutFaults:
 
     # --- from outside --------------------------------------------------------------------------
 
-    def draw(self) -> None:
+    def draw(self, faults: "list[tuple[str, Fault]] | None" = None) -> None:
         """Another fault is to happen."""
-        self._armed = self._dice.pick(FAULTS)
+        self._armed = self._dice.pick(FAULTS if faults is None else faults)
 
     def arm(self, point: str) -> None:
         """The next process that comes to this point dies there."""
@@ -221,4 +222,7 @@ FAULTS: Final[list[tuple[str, Fault]]] = [
     ("clock jump", CutFaults.shift_clock),
 ]
 
-__all__ = ["FAULTS", "KILL_POINTS", "CutFaults"]
+AT_START: Final = [entry for entry in FAULTS if entry[0] in dict(JOB_FAULTS_AT_START)]
+"""What may go wrong from the first step on."""
+
+__all__ = ["AT_START", "FAULTS", "KILL_POINTS", "CutFaults"]

@@ -40,7 +40,8 @@ class CutProcess:
         try:
             yield
         finally:
-            self._doing.remove(what)
+            ended = self._doing.pop()
+            assert ended == what, "calls of a process end in the opposite order"
 
     @property
     def doing(self) -> str:

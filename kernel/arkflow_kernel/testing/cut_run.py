@@ -6,7 +6,7 @@ dead, go on beside the run that follows them. Their store is the same.
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ProtocolError, RestoreError
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
     from arkflow_kernel.testing.cut_job import CutJob
 
 LogCommand = ClaimGeneration | AppendRecord | SaveSavepoint | CollectGarbage
+
+STRAYS_MAX: Final = 6
+"""Reports that are kept back until they are old."""
 
 _CALLS = {
     ClaimGeneration: "claim",
@@ -202,7 +205,7 @@ class CutRun(SimJob):
             steps = self._steps_of(actor)
             if self._reports:
                 steps += [("hear", self._deliver_report, None)] * 2
-            if self._strays and self._dice.one_in(20):
+            if self._strays and self._dice.one_in(3 if self._stray_fits() else 60):
                 steps.append(("stray report", self._deliver_stray, None))
             if self._calls and not self._calling:
                 steps += [("log", self._call_log, None)] * 2
@@ -409,15 +412,25 @@ class CutRun(SimJob):
             if self._dice.one_in(8):
                 self._probes["report lost"] += 1
                 return
-        if report.answer is not None and self._dice.one_in(8):
-            self._strays.append(report)  # it comes much later, perhaps after its attempt
-            return
+        if report.answer is not None and self._dice.one_in(3):
+            self._strays = [*self._strays, report][-STRAYS_MAX:]  # it comes again, much later
         self._probes["report out of order"] += index > 0
         self._inbox.append(report)
 
+    def _stray_fits(self) -> bool:
+        """Whether one answers the round that is open, but is of an attempt before: at worst."""
+        number = self._coordinator._attempt.control.round_id
+        for index, report in enumerate(self._strays):
+            answer = report.answer
+            assert answer is not None
+            if report.generation != self._generation and answer.checkpoint == number:
+                self._strays[0], self._strays[index] = report, self._strays[0]
+                return True
+        return False
+
     def _deliver_stray(self) -> None:
         """A report that was under way for long."""
-        report = self._strays.pop(self._dice.below(len(self._strays)))
+        report = self._strays.pop(0)
         self._probes["report of an old generation"] += report.generation != self._generation
         self._inbox.append(report)
 

@@ -72,9 +72,9 @@ def _with_checkpoints(dice: Dice, graph: ExecutionGraph) -> ExecutionGraph:
         "root": "sim:",
         "interval_ms": dice.pick([5, 30, 100]),
         "retention": dice.pick([1, 2, 3]),
-        "tolerable_failures": dice.pick([2, 10]),
-        "timeout_ms": dice.pick([8_000, 60_000, 600_000]),
     }
+    timeout_ms, failures = dice.pick([(2_500, 100), (60_000, 2), (600_000, 10)])
+    policy |= {"timeout_ms": timeout_ms, "tolerable_failures": failures}
     chains = tuple(_in_checkpoint_mode(plan, once) for plan in graph.chains)
     return replace(graph, mode=Mode.CHECKPOINT, chains=chains, checkpoint=CheckpointPlan(**policy))
 

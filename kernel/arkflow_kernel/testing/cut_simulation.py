@@ -12,7 +12,7 @@ from typing import Final
 from arkflow_kernel.plan import EdgeKind
 from arkflow_kernel.protocol import OutcomeKind
 from arkflow_kernel.snapshot import RestoreChoice
-from arkflow_kernel.testing.cut_faults import FAULTS, KILL_POINTS
+from arkflow_kernel.testing.cut_faults import AT_START, FAULTS, KILL_POINTS
 from arkflow_kernel.testing.cut_job import FOUND, CutJob
 from arkflow_kernel.testing.cut_scenario import draw_cut_scenario
 from arkflow_kernel.testing.dice import Dice
@@ -30,6 +30,9 @@ RUNS_MAX: Final = 5
 RARE_POINTS: Final = (
     ("save: before copy", "save: after copy"),
     ("restore: before get", "restore: after get"),
+    ("collect: before delete", "collect: after delete"),
+    ("save: begin", "save: end"),
+    ("collect: end", "claim: end"),
 )
 """Points that few jobs come to: in every seed one of each pair kills."""
 
@@ -42,7 +45,8 @@ PROBES: Final = (
     *(f"run {kind.value}" for kind in OutcomeKind),
     *(f"record {kind}" for kind in ("periodic", "savepoint", "final")),
     *("zombie", "log FencedError", "late request", "thawed", "reap", "power failure"),
-    *("report lost", "report repeated", "report out of order", "control lost"),
+    *("report lost", "report repeated", "report out of order", "report of an old generation"),
+    "control lost",
     *("published again", "restored tokens", "already finished", "drain", "stop", "savepoint"),
     *("keeps state", "two stateful operators", "two inputs", "several lanes", "at least once"),
 )
@@ -131,9 +135,11 @@ class _Life:
     def _arm(self, point: str) -> None:
         """Each seed has a point at which its first job is sure to be killed, if it comes to it."""
         self._job.faults.arm(point)
-        for rare in RARE_POINTS:
-            self._job.faults.arm(rare[self._simulation.seed % 2])
+        for index, rare in enumerate(RARE_POINTS):
+            self._job.faults.arm(rare[(self._simulation.seed >> index) % 2])
         self._faults = max(self._faults, 3)
+        if self._simulation.seed % 4 == 1:
+            self._job.faults.draw(AT_START)
         if point.startswith("save") or self._simulation.seed % 5 == 0:
             self._ask, self._ask_at = Ask.SAVEPOINT, 100
 

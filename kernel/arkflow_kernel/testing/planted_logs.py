@@ -8,7 +8,7 @@ from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.barrier import Ack, BarrierCoordinator
 from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.errors import StoreError, UnknownOutcomeError
-from arkflow_kernel.ids import ChainId, CheckpointId
+from arkflow_kernel.ids import NO_CHECKPOINT, ChainId, CheckpointId
 from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.job_record import CheckpointEntry, encode
 from arkflow_kernel.log_sweeps import live_objects
@@ -16,7 +16,13 @@ from arkflow_kernel.protocol import ChainEnded, ChainReport, CoordinatorCommand,
 from arkflow_kernel.restore_choice import Decision
 from arkflow_kernel.savepoint_files import OBJECT_FOLDER
 from arkflow_kernel.slot_log import slot_path
-from arkflow_kernel.snapshot import ChainSnapshot, CheckpointRecord, RestoreChoice, RoundAnswer
+from arkflow_kernel.snapshot import (
+    ChainSnapshot,
+    CheckpointRecord,
+    Claim,
+    RestoreChoice,
+    RoundAnswer,
+)
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.planted_cuts import CUT_BUGS
 from arkflow_kernel.testing.planted_jobs import PlantedCoordinator
@@ -77,20 +83,6 @@ class CompletesWithoutOne(_PlantedRounds):
     part = ("_rounds._rounds", _HastyCompletion)
 
 
-class _RepeatingRounds(BarrierCoordinator):
-    def close(self) -> Any:
-        closed = super().close()
-        if any(answer.snapshot is None for answer in closed.answers.values()):
-            self._last = CheckpointId(self._last - 1)
-        return closed
-
-
-class NumbersRoundsTwice(_PlantedRounds):
-    """A round that follows a failed one takes its number."""
-
-    part = ("_rounds._rounds", _RepeatingRounds)
-
-
 # --- the log -----------------------------------------------------------------------------------
 
 
@@ -127,6 +119,13 @@ class FallsBack(JobLog):
         records = [s for s in slots if isinstance(self._log.read(s), CheckpointEntry)]
         older = [slot for slot in slots if len(records) < 2 or slot != records[-1]]
         return super()._decide(older, choice, unusable)
+
+
+class ForgetsNumbers(JobLog):
+    """Rounds are counted anew after a claim."""
+
+    def claim(self, choice: RestoreChoice, unusable: Mapping[CheckpointId, str]) -> Claim:
+        return replace(super().claim(choice, unusable), last_checkpoint=NO_CHECKPOINT)
 
 
 class DecidesBeforeTheClaim(JobLog):
@@ -169,7 +168,7 @@ LOG_BUGS: tuple[type[Any], ...] = (
     AcceptsStaleAnswers,
     AcceptsOldGenerations,
     CompletesWithoutOne,
-    NumbersRoundsTwice,
+    ForgetsNumbers,
     WritesWithoutTheFence,
     FailsWithUnknownOutcome,
     FallsBack,
