@@ -34,6 +34,7 @@ KERNEL_MAY_IMPORT_OF_PYTHON = {
     "math",
     "operator",
     "pathlib",
+    "posixpath",
     "re",
     "string",
     "struct",
