@@ -14,7 +14,7 @@ from arkflow_kernel.errors import StoreError, UnknownOutcomeError
 FOLDER: Final = "probe"
 """Where the probe writes, below the job's folder. What a killed probe leaves can be deleted."""
 
-NAMES_MAX: Final = 3
+NAMES_MAX: Final = 6
 """A probe whose outcome is unknown is begun again so often, under another name."""
 
 

@@ -206,12 +206,15 @@ class CoordinatorActor:
 
     def _ask_log(self, command: LogCommand) -> None:
         if self._log is None:
-            assert self._settings is not None
-            root = self._settings.checkpoint_root
+            settings = self._settings
+            assert settings is not None
+            root = settings.checkpoint_root
             assert root is not None, "a job in checkpoint mode has a checkpoint root (F0)"
             loop = asyncio.get_running_loop()
             self._log = LogThread(
-                lambda: open_job_log(self._graph, root, continued=self._continued),
+                lambda: open_job_log(
+                    self._graph, root, continued=self._continued, run=settings.run
+                ),
                 self._clock,
                 lambda event: _call(loop, self._log_answered, event),
                 lambda error: _call(loop, self._failed, error),

@@ -13,7 +13,7 @@ class JobSettings:
 
     `channel_folder` names the folder of the job's sockets. `secrets` never appears in a repr; it
     goes to chain actors in their deploy call (M8). `checkpoint_root` is the URL below which the
-    checkpoints of a job in checkpoint mode lie.
+    checkpoints of a job in checkpoint mode lie. `run` names this run of the job in its log.
     """
 
     num_cpus: float
@@ -22,6 +22,7 @@ class JobSettings:
     secrets: Mapping[str, str]
     channel_folder: str
     checkpoint_root: str | None = None
+    run: str = ""
 
     def __repr__(self) -> str:
         return f"JobSettings(num_cpus={self.num_cpus}, threads={self.threads})"

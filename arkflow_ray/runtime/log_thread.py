@@ -137,10 +137,12 @@ class LogThread:
         return self._log
 
 
-def open_job_log(graph: ExecutionGraph, root: str, *, continued: bool = False) -> CheckpointLog:
+def open_job_log(
+    graph: ExecutionGraph, root: str, *, continued: bool = False, run: str = ""
+) -> CheckpointLog:
     """The log of a job below a checkpoint root. Raises `StoreError` if that is refused.
 
-    `continued`: another coordinator of this run has made a claim.
+    `continued`: another coordinator of this run, which `run` names, has made a claim.
     """
     from arkflow_kernel.job_log import JobLog
     from arkflow_ray.checkpoint.open import open_files
@@ -154,6 +156,7 @@ def open_job_log(graph: ExecutionGraph, root: str, *, continued: bool = False) -
         url=f"{root.rstrip('/')}/{graph.job}",
         open_files=_open_savepoint,
         continued=continued,
+        run=run,
     )
 
 

@@ -9,6 +9,7 @@ claims the next generation and goes on, at once or after the wait of the restart
 user has asked for meanwhile is asked of it too.
 """
 
+import secrets
 import threading
 from contextlib import suppress
 from dataclasses import replace
@@ -53,7 +54,7 @@ class RayJob(KernelHandle):
         self._before = FIRST
         self._clock = SystemClock()
         self._root = _checkpoint_root(graph)
-        self._settings = replace(settings, checkpoint_root=self._root.url)
+        self._settings = replace(settings, checkpoint_root=self._root.url, run=secrets.token_hex(8))
         self._printers = Printers(graph, lines)
         self._history = JobHistory()
         # Deterministic failures are those of chains; their coordinator counts them.

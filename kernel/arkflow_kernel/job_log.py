@@ -44,7 +44,9 @@ class JobLog:
 
     `nonce` is unique for ever; `coordinator` names the process for users; `url` is that of the
     job's folder; `open_files` gives the files below another URL. `continued`: another `JobLog` of
-    the same run made claims before, so the user's choice of a start was followed already.
+    the same run made claims before, so the user's choice of a start was followed already. `run`
+    names the run in its nonces: a coordinator that continues it does not take the job back from
+    another run that claimed it meanwhile (D7).
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class JobLog:
         url: str | None = None,
         open_files: OpenFiles | None = None,
         continued: bool = False,
+        run: str = "",
     ) -> None:
         self._graph = graph
         self._policy = graph.checkpoint or CheckpointPlan()
         self._plan = plan_of(graph)
         self._files = files
-        self._nonce = nonce
+        self._run = f"{run}-" if run else ""
+        self._nonce = f"{self._run}{nonce}"
         self._coordinator = coordinator
         self._wall_ms = wall_ms
         self._url = _url(graph) if url is None else url.rstrip("/")
@@ -233,6 +237,11 @@ class JobLog:
             raise self._fenced
         if self._slot and slots and slots[-1] > self._slot:
             raise self._fence(self._slot + 1)
+        if self._continued and self._run and not self._slot:
+            claims = ((slot, self._log.read(slot)) for slot in reversed(slots))
+            newest = next(((s, e) for s, e in claims if isinstance(e, ClaimEntry)), None)
+            if newest is not None and not newest[1].nonce.startswith(self._run):
+                raise self._fence(newest[0])
 
     def _fence(self, slot: int) -> FencedError:
         """Somebody else wrote our next slot. Whole files only come into being, so it was not us."""

@@ -68,6 +68,17 @@ def test_a_later_claim_of_the_same_coordinator_does_not_pass_over_a_rival(world:
     assert world.slots() == [1, 2, 3]
 
 
+def test_a_successor_takes_the_job_from_its_own_run_only(world: LogWorld) -> None:
+    """D7: another run that claimed the job since keeps it, however its coordinators come and go."""
+    world.log(run="first").claim(NEWEST, {})
+    again = world.log(run="first", continued=True)
+    assert again.claim(NEWEST, {}).generation == 2
+    world.log(run="second").claim(NEWEST, {})
+    with pytest.raises(FencedError, match="generation 3 was claimed by host:3"):
+        world.log(run="first", continued=True).claim(NEWEST, {})
+    assert world.log(run="second", continued=True).claim(NEWEST, {}).generation == 4
+
+
 def test_a_coordinator_claims_again_for_its_next_attempt(world: LogWorld) -> None:
     log, first = world.run(GRAPH)
     again = log.claim(NEWEST, {})
