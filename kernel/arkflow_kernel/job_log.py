@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from arkflow_kernel.checkpoint_ports import LogFiles
-from arkflow_kernel.errors import FencedError, ProtocolError, StoreError
+from arkflow_kernel.errors import FencedError, ProtocolError, RestoreError, StoreError
 from arkflow_kernel.ids import NO_CHECKPOINT, CheckpointId, Generation, WallMs
 from arkflow_kernel.job_plan_record import plan_of
 from arkflow_kernel.job_record import (
@@ -93,7 +93,12 @@ class JobLog:
         while True:
             slots = self._log.slots()
             self._fence_if_behind(slots)
-            decision = self._decide(slots, choice, unusable)
+            try:
+                decision = self._decide(slots, choice, unusable)
+            except RestoreError:
+                if self._log.slots() == slots:
+                    raise
+                continue  # a running job wrote on, and dropped what was looked at here
             generation = max(decision.generation, self._lowest, key=int)
             slot = slots[-1] + 1 if slots else 1
             entry = ClaimEntry(
