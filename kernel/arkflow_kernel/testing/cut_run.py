@@ -6,13 +6,12 @@ dead, go on beside the run that follows them. Their store is the same.
 
 from collections import deque
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ProtocolError, RestoreError
 from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
-from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
     AppendRecord,
     ChainEnded,
@@ -23,6 +22,7 @@ from arkflow_kernel.protocol import (
     CoordinatorCommand,
     CoordinatorEvent,
     DeployChain,
+    JobStatus,
     KillChain,
     LogFailed,
     OutcomeKind,
@@ -34,8 +34,10 @@ from arkflow_kernel.protocol import (
 )
 from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_kernel.testing.cut_chain import CutChain, judged
-from arkflow_kernel.testing.cut_oracle import NOTHING, Cut, cut_of
+from arkflow_kernel.testing.cut_checks import CutCheck
+from arkflow_kernel.testing.cut_oracle import NOTHING
 from arkflow_kernel.testing.cut_process import CutProcess
+from arkflow_kernel.testing.cut_reports import ReportWire
 from arkflow_kernel.testing.cut_truth import CutLineage, LogCall
 from arkflow_kernel.testing.job_checks import JobCheck
 from arkflow_kernel.testing.lineage import ViolationError
@@ -49,50 +51,12 @@ if TYPE_CHECKING:
 
 LogCommand = ClaimGeneration | AppendRecord | SaveSavepoint | CollectGarbage
 
-STRAYS_MAX: Final = 6
-"""Reports that are kept back until they are old."""
-
 _CALLS = {
     ClaimGeneration: "claim",
     AppendRecord: "append",
     SaveSavepoint: "save",
     CollectGarbage: "collect",
 }
-
-
-class CutCheck(JobCheck):
-    """What a coordinator in checkpoint mode may do: it begins where the log says."""
-
-    def __init__(self, run: "CutRun") -> None:
-        super().__init__(run.job.truth.scenario.graph)
-        self._run = run
-
-    def told(self, event: CoordinatorEvent) -> None:
-        """Without a fault every round completes."""
-        if isinstance(event, ChainReport) and event.answer is not None:
-            error = event.answer.error
-            if error is not None and not self._run.faulty:
-                raise ViolationError(f"a round failed without a fault: {error}")
-
-    def begins(self, generation: Generation, now_ms: int, alive: list[ChainId]) -> None:
-        """An attempt is deployed: of the generation that was claimed last."""
-        del now_ms
-        if alive:
-            raise ViolationError(f"an attempt starts while {alive} of the last are alive (D4)")
-        if generation != self._run.process.generation:
-            raise ViolationError(f"generation {generation} was not claimed (M1)")
-
-    def check_restored(self, chain: ChainId, positions: tuple[SplitPosition, ...]) -> None:
-        """Each source begins where the restored record has its cut."""
-        if not Cut(self._run.restored.places).contains(positions):
-            raise ViolationError(f"{chain} begins at {positions}, not at {self._run.restored}")
-
-    def check_end(self, kind: OutcomeKind) -> None:
-        """The job's end is judged by its records."""
-        if kind in (OutcomeKind.STOPPED, OutcomeKind.CANCELLED) and self.asked is None:
-            raise ViolationError(f"the job {kind.value}, and nobody asked for it")
-        if kind is OutcomeKind.FAILED and not self._run.faulty:
-            raise ViolationError(f"the run failed without a fault: {self._run.outcome}")
 
 
 class CutRun(SimJob):
@@ -117,8 +81,7 @@ class CutRun(SimJob):
         )
         self._calls: deque[LogCommand] = deque()
         self._calling = False
-        self._reports: list[ChainReport] = []
-        self._strays: list[ChainReport] = []
+        self._wire = ReportWire(world.dice, world.probes)
         self._savepoints: list[str] = []
         self._opening: dict[ChainId, CutProcess] = {}
         self.restored = NOTHING
@@ -139,6 +102,10 @@ class CutRun(SimJob):
     def _heard(self, event: CoordinatorEvent) -> None:
         """Restored positions are looked at when a chain is deployed."""
 
+    def status(self) -> JobStatus:
+        """What its coordinator says of the job."""
+        return self._coordinator.status()
+
     # --- the user and the killers --------------------------------------------------------------
 
     def ask_to_stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
@@ -157,9 +124,10 @@ class CutRun(SimJob):
     def crash(self) -> None:
         """The coordinator's process dies; its chains do not know yet."""
         self.process.dead = self.headless = self.faulty = True
-        for orders in (self.deploys, self.connects, self._kills, self._inbox, self._reports):
+        for orders in (self.deploys, self.connects, self._kills, self._inbox):
             orders.clear()
         self._calls.clear()
+        self._wire.waiting.clear()
         self._due_ms = None
 
     def crash_all(self) -> None:
@@ -203,9 +171,9 @@ class CutRun(SimJob):
             return [("control", self._deliver_control, None)] if self._controls else []
         if self.outcome is None:
             steps = self._steps_of(actor)
-            if self._reports:
+            if self._wire.waiting:
                 steps += [("hear", self._deliver_report, None)] * 2
-            if self._strays and self._dice.one_in(3 if self._stray_fits() else 60):
+            if self._wire.stray_due(self._generation, self._coordinator._attempt.control.round_id):
                 steps.append(("stray report", self._deliver_stray, None))
             if self._calls and not self._calling:
                 steps += [("log", self._call_log, None)] * 2
@@ -227,7 +195,7 @@ class CutRun(SimJob):
         if self.outcome is not None or self.headless or self.frozen:
             return self._clock.now_ms + 60_000
         limits = [self._time_limit()]
-        limits += [report.at.now_ms + 4_000 for report in self._reports[:1]]
+        limits += [report.at.now_ms + 4_000 for report in self._wire.waiting[:1]]
         return min(limits)
 
     def dues(self, *, far: bool) -> list[int]:
@@ -399,40 +367,15 @@ class CutRun(SimJob):
         assert isinstance(chain, CutChain)
         chain.reports += 1
         if not self.headless:
-            self._reports.append(replace(report, number=chain.reports))
+            self._wire.waiting.append(replace(report, number=chain.reports))
 
     def _deliver_report(self) -> None:
-        """Any of those on the way: late, in another order, twice, or never."""
-        index = self._dice.below(min(len(self._reports), 4))
-        report = self._reports[index]
-        if self._dice.one_in(8):
-            self._probes["report repeated"] += 1
-        else:
-            del self._reports[index]
-            if self._dice.one_in(8):
-                self._probes["report lost"] += 1
-                return
-        if report.answer is not None and self._dice.one_in(3):
-            self._strays = [*self._strays, report][-STRAYS_MAX:]  # it comes again, much later
-        self._probes["report out of order"] += index > 0
-        self._inbox.append(report)
-
-    def _stray_fits(self) -> bool:
-        """Whether one answers the round that is open, but is of an attempt before: at worst."""
-        number = self._coordinator._attempt.control.round_id
-        for index, report in enumerate(self._strays):
-            answer = report.answer
-            assert answer is not None
-            if report.generation != self._generation and answer.checkpoint == number:
-                self._strays[0], self._strays[index] = report, self._strays[0]
-                return True
-        return False
+        report = self._wire.next()
+        if report is not None:
+            self._inbox.append(report)
 
     def _deliver_stray(self) -> None:
-        """A report that was under way for long."""
-        report = self._strays.pop(0)
-        self._probes["report of an old generation"] += report.generation != self._generation
-        self._inbox.append(report)
+        self._inbox.append(self._wire.next_stray(self._generation))
 
     def _end(self, chain: SimChain) -> None:
         super()._end(chain)
@@ -447,27 +390,8 @@ class CutRun(SimJob):
         if self._live() or self.deploys:
             raise ViolationError(f"the job ended while chains were alive: {self.describe()}")
         self._check.check_end(self.outcome.kind)
-        checkpoints = self._coordinator.status().checkpoints
-        assert checkpoints is not None
-        asks = [e for e in self._inbox if isinstance(e, SavepointRequested | StopRequested)]
-        unheard = {e.name if isinstance(e, SavepointRequested) else e.savepoint for e in asks}
-        for name in self._savepoints:
-            if name in unheard:
-                continue
-            if name not in checkpoints.savepoints:
-                raise ViolationError(f"what became of savepoint '{name}' is not told (X4)")
-            if isinstance(checkpoints.savepoints[name], str):
-                self.job.truth.check_savepoint(name)
-
-    def check_progress(self) -> None:
-        """Without faults no round failed."""
-        status = self._coordinator.status().checkpoints
-        if status is not None and not self.faulty and status.failures:
-            raise ViolationError(f"rounds failed without a fault: {status}")
-
-    def cut_restored(self) -> Cut:
-        """Where its last attempt began."""
-        return self.restored
+        assert isinstance(self._check, CutCheck)
+        self._check.check_savepoints(self._inbox, self._savepoints)
 
 
-__all__ = ["CutCheck", "CutRun", "cut_of"]
+__all__ = ["CutRun"]

@@ -219,7 +219,6 @@ class _Life:
                 job.succeed(run)
             return False
         run.check_end()
-        run.check_progress()
         run.files.closed = True
         self._probes[f"run {run.outcome.kind.value}"] += 1
         if run.outcome.kind is OutcomeKind.FINISHED:

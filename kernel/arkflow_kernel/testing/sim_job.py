@@ -32,6 +32,7 @@ from arkflow_kernel.testing.job_checks import JobCheck
 from arkflow_kernel.testing.lineage import ViolationError
 from arkflow_kernel.testing.sim_chain import SimChain, Step
 from arkflow_kernel.testing.sim_channel import SimChannel
+from arkflow_kernel.testing.sim_mail import sender_of, tells_end
 from arkflow_kernel.testing.sim_world import World
 
 _ALWAYS = ("job", "job")
@@ -179,8 +180,8 @@ class SimJob:
 
     def _hear(self) -> None:
         """The coordinator's mailbox keeps the order of one sender only."""
-        sender = _sender(self._inbox[self._dice.below(len(self._inbox))])
-        first = next(i for i, event in enumerate(self._inbox) if _sender(event) == sender)
+        sender = sender_of(self._inbox[self._dice.below(len(self._inbox))])
+        first = next(i for i, event in enumerate(self._inbox) if sender_of(event) == sender)
         self._coordinate(self._inbox.pop(first))
 
     def _coordinate(self, event: CoordinatorEvent) -> None:
@@ -290,7 +291,7 @@ class SimJob:
         if chain is not None and not chain.gone:
             self.vanish(chain, noticed=False)
         elif chain is not None and not any(n is chain for n in self._notices):
-            if any(_ends(e, command.chain, command.generation) for e in self._inbox):
+            if any(tells_end(e, command.chain, command.generation) for e in self._inbox):
                 return
         elif chain is None and waiting == len(self.deploys):
             return  # its deployment failed, and that was told
@@ -398,16 +399,6 @@ class SimJob:
             for channel in self.channels.values():
                 channel.check_done()
         self._check.check_end(kind)
-
-
-def _sender(event: CoordinatorEvent) -> object:
-    """Who says it. Whoever watches a chain's process tells its end, and may be faster than it."""
-    return getattr(event, "chain", None), isinstance(event, ChainEnded)
-
-
-def _ends(event: CoordinatorEvent, chain: ChainId, generation: Generation) -> bool:
-    same = isinstance(event, ChainEnded) and event.chain == chain
-    return same and getattr(event, "generation", None) == generation
 
 
 __all__ = ["SimJob"]
