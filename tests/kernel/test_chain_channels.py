@@ -42,6 +42,7 @@ from arkflow_kernel.protocol import (
     Piece,
     ReadSource,
     Request,
+    RunItem,
     SourceRead,
     Submit,
     Tick,
@@ -217,6 +218,7 @@ class World:
             return Item(None, 0)
         if not self.inputs:
             return Item(*self.read.popleft())
+        assert isinstance(submit.item, RunItem), "there are no rounds in ack mode"
         origin = submit.item.origin
         assert origin.source is not None
         assert origin.offset is not None

@@ -26,6 +26,7 @@ from arkflow_kernel.protocol import (
     OutcomeKind,
     Piece,
     ReadSource,
+    ReportSoon,
     Request,
     RequestFailed,
     RollSink,
@@ -66,7 +67,9 @@ class Driver:
             if isinstance(command, EndChain):
                 self.end = command
             else:
-                assert not isinstance(command, Emit | GrantCredit), "it has no channels"
+                assert not isinstance(command, Emit | GrantCredit | ReportSoon), (
+                    "it has no channels"
+                )
                 self.open[command.token] = command
         self.task.validate()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin, bad_row_batch
+from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId
 from arkflow_kernel.plan import OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import (
@@ -302,8 +303,9 @@ class ScriptedComponents:
         del workers
         return self.operators[plan.operator]
 
-    def sink(self, plan: SinkPlan) -> SinkWriter:
-        """The sink of that name."""
+    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+        """The sink of that name; none of them stages."""
+        assert staging is None, "see `staged_components`"
         return self.sinks[plan.operator]
 
 

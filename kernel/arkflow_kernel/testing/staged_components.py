@@ -152,7 +152,7 @@ class StagedComponents(ScriptedComponents):
             self.sources[plan.operator] = self.new_source()
         return super().source(plan)
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:  # type: ignore[override]
+    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
         """An exactly-once sink if it is to stage; `script` is told of each that is made."""
         if staging is None:
             return super().sink(plan)
