@@ -21,6 +21,7 @@ from arkflow_kernel.errors import ActorLostError, ArkflowError, FencedError
 from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
 from arkflow_kernel.job_runner_adapter import NEWEST
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
+from arkflow_kernel.log_work import LogCommand
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import (
     AppendRecord,
@@ -56,7 +57,7 @@ from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.handshake import SECRET_BYTES
 from arkflow_ray.runtime.clock import RunningClock
 from arkflow_ray.runtime.job_settings import FIRST, CoordinatorView, JobSettings, Succession
-from arkflow_ray.runtime.log_thread import LogCommand, LogThread, open_job_log
+from arkflow_ray.runtime.log_thread import LogThread, open_job_log
 from arkflow_ray.runtime.mailbox import Mailbox
 from arkflow_ray.runtime.os_process import this_process
 

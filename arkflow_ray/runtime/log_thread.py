@@ -15,23 +15,11 @@ from collections.abc import Callable
 
 from arkflow_kernel.checkpoint_ports import CheckpointLog, LogFiles
 from arkflow_kernel.errors import ArkflowError, StoreError
-from arkflow_kernel.ids import RequestToken, WallMs
+from arkflow_kernel.ids import WallMs
+from arkflow_kernel.log_work import LogCommand, perform_log
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import Clock
-from arkflow_kernel.protocol import (
-    AppendRecord,
-    Claimed,
-    ClaimGeneration,
-    CollectGarbage,
-    CoordinatorEvent,
-    LogFailed,
-    RecordAppended,
-    SavepointSaved,
-    SaveSavepoint,
-)
-
-LogCommand = ClaimGeneration | AppendRecord | SaveSavepoint | CollectGarbage
-"""What a coordinator asks of its log."""
+from arkflow_kernel.protocol import CollectGarbage, CoordinatorEvent, LogFailed
 
 NONCE_BYTES = 16
 
@@ -92,37 +80,20 @@ class LogThread:
 
     def _perform(self, command: LogCommand) -> CoordinatorEvent | None:
         if isinstance(command, CollectGarbage):
-            self._collect()
+            self._collect(command)
             return None
-        token = command.token
         try:
-            return self._asked(self._opened(), command, token)
+            log = self._opened()
         except ArkflowError as error:
-            return LogFailed(self._clock.moment(), token, error)
+            return LogFailed(self._clock.moment(), command.token, error)
+        return perform_log(log, command, self._clock)
 
-    def _asked(
-        self,
-        log: CheckpointLog,
-        command: ClaimGeneration | AppendRecord | SaveSavepoint,
-        token: RequestToken,
-    ) -> CoordinatorEvent:
-        match command:
-            case ClaimGeneration():
-                claim = log.claim(command.choice, command.unusable)
-                return Claimed(self._clock.moment(), token, claim)
-            case AppendRecord():
-                log.append(command.record)
-                return RecordAppended(self._clock.moment(), token)
-            case SaveSavepoint():
-                url = log.save(command.record)
-                return SavepointSaved(self._clock.moment(), token, url)
-
-    def _collect(self) -> None:
+    def _collect(self, command: CollectGarbage) -> None:
         """Garbage waits for the next collection if the store does not take it away now (M5)."""
         if self._log is None:
             return
         try:
-            self._log.collect()
+            perform_log(self._log, command, self._clock)
         except ArkflowError as error:
             _log.warning("old checkpoints could not be cleared away: %s", error)
 
@@ -168,4 +139,4 @@ def _open_savepoint(url: str) -> LogFiles:
     return open_files(root, name)
 
 
-__all__ = ["LogCommand", "LogThread", "open_job_log"]
+__all__ = ["LogThread", "open_job_log"]

@@ -4,7 +4,7 @@ Not a machine: it blocks. A driver calls it from one thread, command by command.
 """
 
 from arkflow_kernel.checkpoint_ports import CheckpointLog
-from arkflow_kernel.errors import ArkflowError, StoreError
+from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ports import Clock
 from arkflow_kernel.protocol import (
     AppendRecord,
@@ -19,19 +19,18 @@ from arkflow_kernel.protocol import (
 )
 
 LogCommand = ClaimGeneration | AppendRecord | SaveSavepoint | CollectGarbage
+"""What a coordinator asks of its log."""
 
 
 def perform_log(log: CheckpointLog, command: LogCommand, clock: Clock) -> CoordinatorEvent | None:
     """Do what a command of the coordinator asks of the log; None for a notification.
 
-    What cannot be collected now is collected later: a store that is not there is no reason to
-    disturb the job, and the next round says so anyway (M5).
+    What a request meets is its answer. `CollectGarbage` has none: it raises what the log raises,
+    and the driver decides who hears of it. It is no reason to disturb the job: what cannot be
+    collected now is collected later, and the next round meets the same trouble (M5).
     """
     if isinstance(command, CollectGarbage):
-        try:
-            log.collect()
-        except StoreError:
-            return None
+        log.collect()
         return None
     try:
         match command:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from arkflow_kernel.errors import FencedError, RestoreError, StoreError
 from arkflow_kernel.ids import CheckpointId, RequestToken
 from arkflow_kernel.log_work import perform_log
@@ -59,7 +61,7 @@ def test_what_the_log_refuses_is_an_answer() -> None:
     assert isinstance(refused.error, RestoreError)
 
 
-def test_garbage_that_cannot_be_collected_now_disturbs_nobody() -> None:
+def test_a_driver_hears_of_garbage_that_cannot_be_collected_now() -> None:
     world, calls = LogWorld(), list[str]()
 
     def before(call: str) -> FileFault | None:
@@ -71,8 +73,11 @@ def test_garbage_that_cannot_be_collected_now_disturbs_nobody() -> None:
     perform_log(log, ClaimGeneration(T, NEWEST), CLOCK)
     broken = True
     calls.clear()
-    assert perform_log(log, CollectGarbage(), CLOCK) is None
+    with pytest.raises(StoreError):
+        perform_log(log, CollectGarbage(), CLOCK)
     assert calls, "it was tried"
+    broken = False
+    assert perform_log(log, CollectGarbage(), CLOCK) is None
 
 
 def test_a_store_that_is_not_there_is_an_answer_to_a_claim() -> None:
