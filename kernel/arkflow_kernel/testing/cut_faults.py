@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from arkflow_kernel.testing.cut_process import CutProcess
 from arkflow_kernel.testing.dice import Dice
-from arkflow_kernel.testing.sim_faults import AT_START as JOB_FAULTS_AT_START
 from arkflow_kernel.testing.sim_faults import FAULTS as JOB_FAULTS
 from arkflow_kernel.testing.sim_store import Trouble
 
@@ -222,7 +221,4 @@ FAULTS: Final[list[tuple[str, Fault]]] = [
     ("clock jump", CutFaults.shift_clock),
 ]
 
-AT_START: Final = [entry for entry in FAULTS if entry[0] in dict(JOB_FAULTS_AT_START)]
-"""What may go wrong from the first step on."""
-
-__all__ = ["AT_START", "FAULTS", "KILL_POINTS", "CutFaults"]
+__all__ = ["FAULTS", "KILL_POINTS", "CutFaults"]

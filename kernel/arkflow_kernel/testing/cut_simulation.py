@@ -12,7 +12,7 @@ from typing import Final
 from arkflow_kernel.plan import EdgeKind
 from arkflow_kernel.protocol import OutcomeKind
 from arkflow_kernel.snapshot import RestoreChoice
-from arkflow_kernel.testing.cut_faults import AT_START, FAULTS, KILL_POINTS
+from arkflow_kernel.testing.cut_faults import FAULTS, KILL_POINTS
 from arkflow_kernel.testing.cut_job import FOUND, CutJob
 from arkflow_kernel.testing.cut_scenario import draw_cut_scenario
 from arkflow_kernel.testing.dice import Dice
@@ -27,11 +27,14 @@ STEPS_MAX: Final = 25_000
 RUNS_MAX: Final = 5
 """Runs of one job that a user or a fault may end."""
 
+KINDS: Final = list(dict(FAULTS).items())
+"""Each fault once: the first one of a seed is that of its number."""
+
 RARE_POINTS: Final = (
-    ("save: before copy", "save: after copy"),
+    ("save: before copy", "save: before copy"),
+    ("save: after copy", "save: after copy"),
     ("restore: before get", "restore: after get"),
     ("collect: before delete", "collect: after delete"),
-    ("save: begin", "save: end"),
     ("collect: end", "claim: end"),
 )
 """Points that few jobs come to: in every seed one of each pair kills."""
@@ -126,7 +129,7 @@ class _Life:
         self._faults = self._dice.pick([0, 1, 2, 3, 4, 6, 9])
         self._odds = self._dice.pick([60, 150, 400])
         self._runs = 0
-        self._drained = False
+        self._drained = self._insists = False
         self._savepoints = 0
         self._plan_run()
         if simulation.first:
@@ -138,9 +141,10 @@ class _Life:
         for index, rare in enumerate(RARE_POINTS):
             self._job.faults.arm(rare[(self._simulation.seed >> index) % 2])
         self._faults = max(self._faults, 3)
-        if self._simulation.seed % 4 == 1:
-            self._job.faults.draw(AT_START)
-        if point.startswith("save") or self._simulation.seed % 5 == 0:
+        self._job.faults.draw([KINDS[self._simulation.seed % len(KINDS)]])
+        keeps = any(op.state for plan in self._job.scenario.graph.chains for op in plan.operators)
+        if point.startswith("save") or (keeps and self._simulation.seed % 2):
+            self._insists = True
             self._ask, self._ask_at = Ask.SAVEPOINT, 100
 
     def live(self) -> OutcomeKind | None:
@@ -175,6 +179,8 @@ class _Life:
         self._runs += 1
         self._planned = self._job.current
         self._ask = self._dice.pick(_ASKS)
+        if self._insists:
+            self._ask = Ask.SAVEPOINT
         if self._runs > RUNS_MAX:
             self._ask, self._faults = Ask.NOTHING, 0
             self._job.faults.clear()
@@ -228,8 +234,9 @@ class _Life:
         return False
 
     def _ask_again(self) -> None:
-        """Whoever drains an unbounded job asks its next coordinator again."""
-        if self._unbounded and self._planned is not self._job.current:
+        """Whoever drains an unbounded job, or needs a savepoint, asks each coordinator again."""
+        asks = self._unbounded or self._insists
+        if asks and self._planned is not self._job.current:
             self._plan_run()
 
     def _check_end(self) -> None:
