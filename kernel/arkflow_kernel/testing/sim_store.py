@@ -177,6 +177,10 @@ class SimFiles(_Requests):
 
         self._call("delete", effect)
 
+    def close(self) -> None:
+        """Let calls that wait end."""
+        self.closed = True
+
     def pause(self, attempt: int) -> None:
         """Others act meanwhile."""
         del attempt
