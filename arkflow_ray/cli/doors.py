@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from arkflow_kernel.snapshot import age_text
 from arkflow_ray.cli.exits import ExitCode, say
 from arkflow_ray.door.client import ask, find_door, find_doors
 from arkflow_ray.door.messages import (
@@ -119,6 +120,11 @@ def _checkpoint_lines(told: dict[str, Any]) -> list[str]:
         age = "" if told["age_ms"] is None else f", {age_text(told['age_ms'])} ago"
         took = f"took {told['duration_ms']:,} ms, {told['new_bytes']:,} new bytes"
         lines.append(f"  saved     checkpoint {told['last']}{age}; {took}")
+        phases = told["phases"]
+        lines.append(
+            f"            paused {phases['pause_ms']:,} ms, sealed after "
+            f"{phases['sealed_ms']:,} ms, uploaded in {phases['upload_ms']:,} ms"
+        )
     if told["under_way"] is not None:
         missing = ", ".join(told["missing"][:5]) or "its record"
         lines.append(f"  saving    checkpoint {told['under_way']}; waits for {missing}")
@@ -127,15 +133,6 @@ def _checkpoint_lines(told: dict[str, Any]) -> list[str]:
     for name, end in told["savepoints"].items():
         lines.append(f"  savepoint {name}: {end.get('url') or 'failed: ' + end['error']}")
     return lines
-
-
-def age_text(age_ms: int) -> str:
-    """How long ago, in the unit that a person would use."""
-    seconds = age_ms / 1000
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _saved(told: dict[str, Any]) -> str:
@@ -205,7 +202,6 @@ def _fine(name: str | None, *, as_json: bool) -> bool:
 
 
 __all__ = [
-    "age_text",
     "default_name",
     "list_jobs",
     "make_savepoint",

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from arkflow_kernel.errors import ArkflowError, ConfigError, Issue
-from arkflow_ray.cli.doors import age_text, tell_error
+from arkflow_kernel.snapshot import age_text
+from arkflow_ray.cli.doors import tell_error
 from arkflow_ray.cli.exits import ExitCode
 from arkflow_ray.door.client import ask, find_door
 from arkflow_ray.door.messages import DoorError, Request
@@ -136,8 +137,11 @@ def history_text(view: "LogView", job: str, root: str, now_ms: int) -> str:
 
 def _table(records: "list[RecordView]", now_ms: int) -> list[str]:
     rows: list[tuple[str, ...]] = [
-        ("checkpoint", "kind", "age", "took", "new", "total", "pending", "")
-    ]
+        (
+            "checkpoint", "kind", "age", "took ms", "pause", "sealed", "upload", "new", "total",
+            "pending", "",
+        )
+    ]  # fmt: skip
     rows += [_row(record, now_ms) for record in records]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [_line(row, widths) for row in rows]
@@ -149,7 +153,10 @@ def _row(record: "RecordView", now_ms: int) -> tuple[str, ...]:
         str(record.checkpoint),
         kind,
         age_text(max(0, now_ms - record.created_at)),
-        f"{record.phases.acknowledged_ms:,} ms",
+        f"{record.phases.acknowledged_ms:,}",
+        f"{record.phases.pause_ms:,}",
+        f"{record.phases.sealed_ms:,}",
+        f"{record.phases.upload_ms:,}",
         size_text(record.new_bytes),
         size_text(record.total_bytes),
         str(record.tokens),
@@ -159,7 +166,7 @@ def _row(record: "RecordView", now_ms: int) -> tuple[str, ...]:
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:
     """Numbers to the right, words to the left."""
-    words = (1, 7)
+    words = (1, len(row) - 1)
     cells = [
         cell.ljust(width) if column in words else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(row, widths, strict=True))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from arkflow_kernel.errors import ArkflowError
@@ -63,6 +64,7 @@ def _checkpoints(
         "age_ms": None if told.at is None else max(0, now_ms - told.at.wall_ms),
         "duration_ms": told.phases.acknowledged_ms if told.last else None,
         "new_bytes": told.phases.new_bytes if told.last else None,
+        "phases": asdict(told.phases) if told.last else None,
         "restored": told.restored,
         "under_way": int(told.under_way) or None,
         "missing": [str(chain) for chain in told.missing],

@@ -11,6 +11,7 @@ from arkflow_kernel.errors import (
     OperatorTimeoutError,
     ProcessingError,
     ProtocolError,
+    RestoreError,
 )
 from arkflow_kernel.protocol import JobOutcome, OutcomeKind
 from arkflow_ray.observability.figures import CheckpointFigures, JobFigures
@@ -151,6 +152,8 @@ def _text(result: JobResult, types: Mapping[str, str]) -> str:
 def _saved(result: JobResult, checkpoint: CheckpointFigures) -> list[str]:
     """What is left of the job for a later run, as at most one sentence."""
     finished = result.outcome == OutcomeKind.FINISHED.value
+    if isinstance(result.error, RestoreError):
+        return []  # it was refused, nothing changed, and the error says what to do
     if checkpoint.root is None:
         advice = "with a `checkpoint:` block a later run continues"
         return [] if finished else [f"nothing: checkpoints ended with this run; {advice}"]
@@ -158,6 +161,10 @@ def _saved(result: JobResult, checkpoint: CheckpointFigures) -> list[str]:
         if finished:
             before = checkpoint.restored
             return [f"{before} in {checkpoint.root}, as before"] if before else []
+        if not checkpoint.restored and not result.rows_read:  # perhaps no claim was made
+            return [
+                f"nothing in this run; `arkflow-ray checkpoints {result.job}` shows what is there"
+            ]
         begins = checkpoint.restored or "its beginning"
         return [f"nothing in this run; the next run of this file begins at {begins}"]
     tail = "; the job is finished" if finished else "; the next run of this file continues from it"

@@ -186,7 +186,7 @@ class JobCoordinator:
         elif job.wanted is not Desired.RUN:
             self._end(OutcomeKind.STOPPED, "a stop was requested before it was deployed", event.at)
         else:
-            self._deploy(event.claim.generation, event.at, rounds.sentence())
+            self._deploy(event.claim.generation, event.at, rounds.sentence(event.at))
 
     def _deploy(self, generation: Generation, at: Moment, cause: str) -> None:
         """Start an attempt; the chains of the one before have all ended."""

@@ -124,9 +124,12 @@ class JobRounds:
         restored = self.restored
         return NOTHING_RESTORED if restored is None else restored.chain(plan.chain)
 
-    def sentence(self) -> str:
+    def sentence(self, at: Moment) -> str:
         """For the log: where the attempt begins, and what the claim found."""
-        begins = f"continues from {self.source}" if self.source else "starts from the beginning"
+        restored = self.restored
+        begins = "starts from the beginning"
+        if restored is not None:
+            begins = f"continues from {restored.told(at.wall_ms)}"
         notes = () if self._claim is None else self._claim.notes
         return "; ".join((begins, *notes))
 

@@ -333,7 +333,9 @@ class Chooser:
                 f"{what} does not fit job '{self._graph.job}': " + "; ".join(judged.refusals)
             )
         record = entry.record
-        restored = RestoredJob(record.checkpoint, record.kind, what, judged.chains)
+        restored = RestoredJob(
+            record.checkpoint, record.kind, what, judged.chains, entry.created_at
+        )
         return replace(self._free, restored=restored, notes=judged.notes)
 
     def _refuse_duplicates(self, entry: CheckpointEntry, what: str) -> None:

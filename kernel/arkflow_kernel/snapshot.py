@@ -21,6 +21,7 @@ from arkflow_kernel.ids import (
     Generation,
     OperatorId,
     TaskId,
+    WallMs,
 )
 from arkflow_kernel.ports import SplitPosition
 
@@ -226,13 +227,21 @@ NOTHING_RESTORED = RestoredChain()
 class RestoredJob:
     """What a job restores: a record's chains, by name. `kind` is that of the record's round.
 
-    `source` is how users know it: "checkpoint 12", "savepoint 'before-upgrade'".
+    `source` is how users know it: "checkpoint 12", "savepoint 'before-upgrade'". `created_at` is
+    when its record was made, by the clock of its coordinator; None: not known.
     """
 
     checkpoint: CheckpointId
     kind: RoundKind
     source: str
     chains: tuple[ChainSnapshot, ...]
+    created_at: WallMs | None = None
+
+    def told(self, now_ms: WallMs) -> str:
+        """`source`, and how old it is: what a start from it repeats."""
+        if self.created_at is None:
+            return self.source
+        return f"{self.source}, {age_text(max(0, now_ms - self.created_at))} old"
 
     def chain(self, chain: ChainId) -> RestoredChain:
         """What a chain restores; nothing if the record does not know it."""
@@ -306,6 +315,15 @@ class RoundAnswer:
     phases: ChainPhases = NO_CHAIN_PHASES
 
 
+def age_text(age_ms: int) -> str:
+    """How long ago, in the unit that a person would use."""
+    seconds = age_ms / 1000
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
 _PLAIN = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
 _OTHER = re.compile(r"[^A-Za-z0-9_.\-]")
 
@@ -348,5 +366,6 @@ __all__ = [
     "SinkToken",
     "StagedObject",
     "StateSnapshot",
+    "age_text",
     "object_stem",
 ]

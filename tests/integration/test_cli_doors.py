@@ -5,6 +5,7 @@ Without Ray: each run is the program itself, in a process of its own.
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -44,6 +45,9 @@ jobs:
     sinks:
       - {operator_id: printed, output_type: stdout}
 """
+
+
+PHASES = {"acknowledged_ms", "new_bytes", "pause_ms", "sealed_ms", "upload_ms"}
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,8 @@ def test_a_run_is_seen_asked_and_stopped_from_elsewhere_and_the_next_one_goes_on
     assert program.process.pid in pids
     saved = await_status(shop, lambda told: told["checkpoints"]["last"] is not None)
     assert saved["state"] == "running"
+    assert set(saved["checkpoints"]["phases"]) == PHASES
+    assert "sealed after" in shop.call("status", "shop").stdout
     assert saved["checkpoints"]["root"] == f"file://{shop.place}/checkpoints"
     stopped = shop.told("stop", "shop")
     said = program.said()
@@ -154,7 +160,7 @@ def test_a_run_is_seen_asked_and_stopped_from_elsewhere_and_the_next_one_goes_on
     assert f"checkpoint {last} in " in said
     again = shop.run()
     assert again.first() == program.last() + 1, "a row is counted once"
-    assert f"continues from checkpoint {last}" in again.interrupt()
+    assert re.search(rf"continues from checkpoint {last}, \d+ s old", again.interrupt())
     assert shop.call("status", "shop").returncode == 3
 
 
@@ -169,6 +175,9 @@ def test_a_savepoint_is_a_place_to_begin_at(shop: Shop) -> None:
     history = shop.told("checkpoints", "shop", "--config", "shop.yaml")
     assert [each["savepoint"] for each in history["savepoints"]] == ["v1"]
     assert history["checkpoints"][0]["unusable"] is None
+    assert set(history["checkpoints"][0]["phases"]) == PHASES
+    table = shop.call("checkpoints", "shop", "--config", "shop.yaml").stdout.splitlines()
+    assert table[0].split()[3:8] == ["took", "ms", "pause", "sealed", "upload"]
     assert history["restores"] == f"checkpoint {history['checkpoints'][0]['checkpoint']}"
     for place in ("v1", made.stdout.strip()):
         again = shop.run("--from-savepoint", place, command="resume")
@@ -208,6 +217,7 @@ def test_a_start_that_would_lose_something_is_refused_with_what_to_do(shop: Shop
     said = spoiled.said()
     assert (spoiled.process.returncode, spoiled.rows.read_text()) == (1, "")
     assert "cannot be restored" in said
+    assert "saved    " not in said, "nothing is said of saving by a run that did not start"
     assert "--from-scratch" in said
     warned = shop.call("checkpoints", "shop", "--root", "checkpoints")
     assert "warning: the next start is refused" in warned.stdout

@@ -11,7 +11,9 @@ from arkflow_kernel.errors import (
     OperatorTimeoutError,
     ProcessingError,
     ProtocolError,
+    RestoreError,
     SinkError,
+    StoreError,
 )
 from arkflow_kernel.ids import ChainId, MonotonicMs, OperatorId, OutputId, WallMs
 from arkflow_kernel.metrics import ChainStatistics, ChainUsage, ChannelStatistics, OperatorCounts
@@ -186,6 +188,16 @@ def test_a_result_says_what_is_left_for_a_later_run(
     text = results_text([result])
     assert told in text
     assert ("  saved  " in text) == bool(told)
+
+
+def test_a_start_that_was_refused_or_made_no_claim_promises_nothing_of_the_next_one() -> None:
+    at_start = replace(FINISHED, read=0, checkpoint=CheckpointFigures(0, None, "file:///c"))
+    refused = JobOutcome(OutcomeKind.FAILED, RestoreError("cannot be restored"))
+    assert "  saved  " not in results_text([job_result(at_start, refused, 2.0)])
+    unreached = JobOutcome(OutcomeKind.FAILED, StoreError("not there"))
+    text = results_text([job_result(at_start, unreached, 2.0)])
+    assert "its beginning" not in text
+    assert "saved    nothing in this run; `arkflow-ray checkpoints orders --config FILE`" in text
 
 
 def test_a_failure_is_told_with_its_notes_and_what_to_do() -> None:
