@@ -1,5 +1,5 @@
 """Random processes of a job are killed again and again, and its results are exact (D2, D3, D4, P8,
-X1). Two minutes each, longer by ARKFLOW_CHAOS_SECONDS; another course by ARKFLOW_CHAOS_SEED."""
+X1). Longer by ARKFLOW_CHAOS_SECONDS; another course by ARKFLOW_CHAOS_SEED."""
 
 import random
 import threading
