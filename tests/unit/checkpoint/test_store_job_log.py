@@ -14,7 +14,8 @@ from arkflow_kernel.ids import CheckpointId, WallMs
 from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.snapshot import RestoreChoice, RestoreKind
 from arkflow_kernel.testing.log_world import graph_of, record_of
-from arkflow_ray.checkpoint.open import open_files
+from arkflow_ray.door.messages import NAME_CHARS_MAX, name_fault
+from arkflow_ray.runtime.log_thread import open_job_log
 from tests.servers.fault_proxy import Fault
 from tests.servers.s3_server import S3Root
 
@@ -39,12 +40,6 @@ def log_of(files: LogFiles) -> JobLog:
         coordinator="host:1",
         wall_ms=lambda: WallMs(next(clock)),
     )
-
-
-def open_url(url: str) -> LogFiles:
-    """The files of a savepoint outside of the job's folder, as the runtime opens them."""
-    root, _, name = url.rpartition("/")
-    return open_files(root, name)
 
 
 def put_objects(store: "Store", checkpoint: int) -> None:
@@ -91,25 +86,21 @@ def test_claims_at_once_get_generations_of_their_own(store: "Store") -> None:
     by_age[-1].append(record_of(GRAPH, CLAIMERS, 1))
 
 
-def test_a_savepoint_is_read_by_another_job_through_its_url(store: "Store") -> None:
-    """X4."""
+@pytest.mark.parametrize("name", ["v1.2", "-1..", "_", "a" * NAME_CHARS_MAX])
+def test_a_savepoint_is_read_by_another_job_through_its_url(store: "Store", name: str) -> None:
+    """X4: whatever name the command line lets it have, and with a slash behind it."""
+    assert name_fault(name) is None
     log = log_of(store.files())
     log.claim(NEWEST, {})
     put_objects(store, 1)
-    record = record_of(GRAPH, 1, 1, savepoint="v1.2")
+    record = record_of(GRAPH, 1, 1, savepoint=name)
     log.append(record)
     log.save(record)
-    url = f"{store.root}/orders/savepoints/v1.2"
-    other = JobLog(
-        OTHER,
-        store.files(job="orders-2"),
-        nonce="other",
-        coordinator="host:2",
-        wall_ms=lambda: WallMs(1),
-        open_files=open_url,
-    )
+    url = f"{store.root}/orders/savepoints/{name}/"
+    other = open_job_log(OTHER, store.root)
     choice = RestoreChoice(RestoreKind.SAVEPOINT, savepoint=url, accept_duplicates=True)
     claim = other.claim(choice, {})
+    other.close()
     assert claim.restored is not None
     assert claim.restored.checkpoint == CheckpointId(1)
     assert len(store.files(job="orders-2").sizes("objects")) == 1
