@@ -7,7 +7,7 @@ from arkflow_kernel.ids import CheckpointId, Generation
 from arkflow_kernel.protocol import ChainReport
 from arkflow_kernel.testing.dice import Dice
 
-STRAYS_MAX: Final = 6
+STRAYS_MAX: Final = 12
 """Reports that are kept back until they are old."""
 
 REORDERED_MAX: Final = 4
@@ -33,7 +33,7 @@ class ReportWire:
             if self._dice.one_in(8):
                 self._probes["report lost"] += 1
                 return None
-        if report.answer is not None and self._dice.one_in(3):
+        if report.answer is not None:
             self._strays = [*self._strays, report][-STRAYS_MAX:]
         self._probes["report out of order"] += index > 0
         return report
@@ -49,7 +49,7 @@ class ReportWire:
             assert answer is not None
             if report.generation != generation and answer.checkpoint == round_id:
                 self._strays[0], self._strays[index] = report, self._strays[0]
-                return self._dice.one_in(3)
+                return True
         return self._dice.one_in(60)
 
     def next_stray(self, generation: Generation) -> ChainReport:

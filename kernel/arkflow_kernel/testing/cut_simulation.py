@@ -31,9 +31,8 @@ KINDS: Final = list(dict(FAULTS).items())
 """Each fault once: the first one of a seed is that of its number."""
 
 RARE_POINTS: Final = (
-    ("save: before copy", "save: before copy"),
-    ("save: after copy", "save: after copy"),
     ("restore: before get", "restore: after get"),
+    ("save: before copy", "save: after copy"),
     ("collect: before delete", "collect: after delete"),
     ("collect: end", "claim: end"),
 )

@@ -1,7 +1,6 @@
 """A whole job inside the simulation: the coordinator, its chains, the ways between them.
 
-The driver of the job: it deploys, connects, kills and reports, each in a step of its own, and hands
-the coordinator what it hears, of each chain in order.
+The driver of the job: it deploys, connects, kills and reports, each in a step of its own.
 """
 
 from arkflow_kernel.coordinator import JobCoordinator
@@ -260,11 +259,8 @@ class SimJob:
 
     def _ends_of(self, command: DeployChain) -> tuple[list[SimChannel], list[SimChannel]]:
         """The channels that enter a chain, and those that leave it."""
-        plan = command.plan
-        return (
-            [self.channels[channel.channel] for channel in plan.inputs],
-            [self.channels[channel.channel] for channel in plan.channels],
-        )
+        known, plan = self.channels, command.plan
+        return [known[c.channel] for c in plan.inputs], [known[c.channel] for c in plan.channels]
 
     def _connect(self) -> None:
         command = self.connects.pop(self._dice.below(len(self.connects)))
