@@ -3,10 +3,11 @@
     python benchmarks/checkpoint.py --pairs 3
 
 A parquet file is read, counted by key and dropped, on Ray. Its first million rows set up a million
-keys (about 100 MB of state); then keys are drawn from a window of 1 % of them that moves on once
-per checkpoint interval, or uniformly. The same job runs without checkpoints (an interval of an
-hour) and with one every second, in pairs. A last run with more barriers gives the pause from the
-cut to the next item that the lane has done, and the bytes that each checkpoint adds.
+keys (about 100 MB of state), and a checkpoint that all runs continue from; then keys are drawn from
+a window of 1 % of them that moves on once per checkpoint interval, or uniformly. The same job runs
+without checkpoints (an interval of an hour) and with one every second, in pairs. A last run with
+more barriers gives the pause from the cut to the next item that the lane has done, and the bytes
+that each checkpoint adds.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,7 @@ KEY_BYTES = 84
 TOUCHED = 0.01
 GROUP_ROWS = 65_536
 NEVER_MS = 3_600_000
+WAIT_S = 300.0
 GOAL_COST = 0.10
 GOAL_PAUSE_MS = 50
 GOAL_M7 = 0.05
@@ -37,13 +40,24 @@ GOAL_M7 = 0.05
 
 @dataclass(frozen=True)
 class Run:
-    """One run: seconds from running to the end, CPU seconds of its actor, what its records say."""
+    """One run: rows, seconds from running to the end, CPU seconds of its actor, its records."""
 
+    rows: int
     wall_s: float
     cpu_s: float
     pauses_ms: list[int]
     new_bytes: list[int]
     total_bytes: int
+
+    @property
+    def rate(self) -> float:
+        """Rows per second."""
+        return self.rows / self.wall_s
+
+    @property
+    def cpu_rate(self) -> float:
+        """Rows per CPU second."""
+        return self.rows / self.cpu_s
 
 
 def write_file(path: pathlib.Path, rows: int, per_window: int, *, uniform: bool) -> None:
@@ -105,22 +119,56 @@ def job(source: pathlib.Path, root: pathlib.Path, interval_ms: int) -> dict[str,
     }
 
 
-def run(folder: pathlib.Path, source: pathlib.Path, interval_ms: int) -> Run:
-    """Run the job to its end, from nothing."""
-    from arkflow_kernel.log_view import read_log
-    from arkflow_kernel.protocol import JobState, OutcomeKind
-    from arkflow_ray.checkpoint.open import open_files
+def launched(folder: pathlib.Path, spec: dict[str, Any], lines: Any = None) -> Any:
+    """Start a job on Ray; what controls it."""
     from arkflow_ray.config.project import check_file
     from arkflow_ray.observability.rows import StdoutRows
     from arkflow_ray.runtime.launch import RunSettings, launch
 
-    root = folder / "checkpoints"
-    shutil.rmtree(root, ignore_errors=True)
     config = folder / "job.json"
-    config.write_text(json.dumps(job(source, root, interval_ms)))
+    config.write_text(json.dumps(spec))
     checked = check_file(config)
     assert checked.ok, checked.issues
-    jobs = launch(checked.jobs, RunSettings(), StdoutRows(), lambda _: None)
+    return launch(checked.jobs, RunSettings(), lines or StdoutRows(), lambda _: None)
+
+
+def wait_for(what: str, test: Callable[[], bool]) -> None:
+    """Until it is so; an error after `WAIT_S`."""
+    give_up = time.monotonic() + WAIT_S
+    while not test():
+        if time.monotonic() > give_up:
+            raise TimeoutError(what)
+        time.sleep(0.01)
+
+
+def set_up(folder: pathlib.Path, spec: dict[str, Any]) -> None:
+    """Run until every key is there, and stop in order: later runs continue from that checkpoint."""
+    jobs = launched(folder, spec)
+    try:
+        (running,) = jobs.jobs.values()
+
+        def counted() -> bool:
+            return any(c.rows_in >= KEYS for c in running.status().chains.values() if c.operators)
+
+        wait_for("every key", counted)
+        jobs.stop()
+        wait_for("the stop", lambda: bool(jobs.wait(0.1)))
+        (outcome,) = jobs.outcomes().values()
+        assert outcome.kind.value == "stopped", outcome
+    finally:
+        jobs.close()
+
+
+def run(folder: pathlib.Path, source: pathlib.Path, interval_ms: int) -> Run:
+    """Continue from the state that was set up, to the end of the data."""
+    from arkflow_kernel.log_view import read_log
+    from arkflow_kernel.protocol import JobState
+    from arkflow_ray.checkpoint.open import open_files
+
+    root = folder / "checkpoints"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(folder / "set-up", root)
+    jobs = launched(folder, job(source, root, interval_ms))
     try:
         (running,) = jobs.jobs.values()
         while running.status().state in (JobState.CREATED, JobState.DEPLOYING):
@@ -130,45 +178,54 @@ def run(folder: pathlib.Path, source: pathlib.Path, interval_ms: int) -> Run:
             pass
         wall_s = time.monotonic() - began
         (outcome,) = jobs.outcomes().values()
-        assert outcome.kind is OutcomeKind.FINISHED, outcome
+        assert outcome.kind.value == "finished", outcome
         (usage,) = running.status().usage.values()
+        (counted,) = running.status().chains.values()
     finally:
         jobs.close()
     view = read_log(open_files(f"file://{root}", "counted"))
     records = [slot.record for slot in view.slots if slot.record is not None]
-    timed = records[1:-2]  # neither the first, which writes all, nor those of the end
+    timed = [r for r in records if r.generation > 1][:-2]  # without those of the end
     return Run(
+        counted.rows_in,
         wall_s,
         usage.cpu_ms / 1000,
         [record.phases.pause_ms for record in timed],
         [record.new_bytes for record in timed],
-        max((record.total_bytes for record in records), default=0),
+        max(record.total_bytes for record in records),
     )
+
+
+def prepared(folder: pathlib.Path, rows: int, per_window: int, *, uniform: bool) -> pathlib.Path:
+    """The file, and the checkpoint that runs over it continue from."""
+    source, root = folder / "rows.parquet", folder / "set-up"
+    write_file(source, rows, per_window, uniform=uniform)
+    shutil.rmtree(root, ignore_errors=True)
+    set_up(folder, job(source, root, NEVER_MS))
+    return source
 
 
 def compared(
     folder: pathlib.Path, rows: int, per_window: int, pairs: int, *, uniform: bool
 ) -> dict[str, Any]:
     """Runs with and without checkpoints, in alternating pairs; what is left of the throughput."""
-    source, only_keys = folder / "rows.parquet", folder / "keys.parquet"
-    write_file(source, rows, per_window, uniform=uniform)
-    write_file(only_keys, 0, per_window, uniform=uniform)
-    setup = run(folder, only_keys, NEVER_MS)
-    walls, cpus = [], []
-    rate = 0.0
+    source = prepared(folder, rows, per_window, uniform=uniform)
+    walls, cpus, rates = [], [], []
     for _ in range(pairs):
-        without = run(folder, source, NEVER_MS)
-        with_them = run(folder, source, 1_000)
-        rate = rows / (without.wall_s - setup.wall_s)
-        walls.append((without.wall_s - setup.wall_s) / (with_them.wall_s - setup.wall_s))
-        cpus.append((without.cpu_s - setup.cpu_s) / (with_them.cpu_s - setup.cpu_s))
-        print(f"    {rate:,.0f} rows/s; left {walls[-1]:.2f}, per CPU second {cpus[-1]:.2f}")
+        without, with_them = run(folder, source, NEVER_MS), run(folder, source, 1_000)
+        rates.append(without.rate)
+        walls.append(with_them.rate / without.rate)
+        cpus.append(with_them.cpu_rate / without.cpu_rate)
+        pause = max(with_them.pauses_ms, default=0)
+        print(
+            f"    {without.rate:,.0f} rows/s without, {with_them.rate:,.0f} with; left "
+            f"{walls[-1]:.2f}, per CPU second {cpus[-1]:.2f}; longest pause {pause} ms"
+        )
     return {
-        "rows_per_s": rate,
+        "rows_per_s": statistics.median(rates),
         "left": statistics.median(walls),
         "left_cpu": statistics.median(cpus),
-        "checkpoints": len(with_them.pauses_ms) + 3,
-        "pause_max_ms": max(with_them.pauses_ms, default=0),
+        "checkpoints": len(with_them.pauses_ms),
         "state_bytes": with_them.total_bytes,
     }
 
@@ -176,8 +233,7 @@ def compared(
 def paused(folder: pathlib.Path, rate: float, barriers: int, interval_ms: int) -> dict[str, float]:
     """One run with many barriers: pauses, and the bytes that each checkpoint adds (M7)."""
     per_window = int(rate * interval_ms / 1000)
-    source = folder / "rows.parquet"
-    write_file(source, per_window * (barriers + 20), per_window, uniform=False)
+    source = prepared(folder, per_window * (barriers + 20), per_window, uniform=False)
     found = run(folder, source, interval_ms)
     pauses = sorted(found.pauses_ms)
     return {

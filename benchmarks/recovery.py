@@ -18,7 +18,6 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 import checkpoint  # type: ignore[import-not-found]  # the script beside this one
@@ -26,7 +25,6 @@ import checkpoint  # type: ignore[import-not-found]  # the script beside this on
 from arkflow_kernel.protocol import JobState, JobStatus
 
 GOAL_S = 5.0
-WAIT_S = 120.0
 PHASES = ("detect", "claim", "restore", "first row", "all")
 
 
@@ -56,46 +54,6 @@ def job(source: pathlib.Path, root: pathlib.Path, rate: int | None) -> dict[str,
     return spec
 
 
-def wait_for(what: str, test: Callable[[], bool]) -> None:
-    """Until it is so; an error after `WAIT_S`."""
-    give_up = time.monotonic() + WAIT_S
-    while not test():
-        if time.monotonic() > give_up:
-            raise TimeoutError(what)
-        time.sleep(0.01)
-
-
-def started(folder: pathlib.Path, spec: dict[str, Any], lines: Lines) -> Any:
-    """Launch a job on Ray."""
-    from arkflow_ray.config.project import check_file
-    from arkflow_ray.runtime.launch import RunSettings, launch
-
-    config = folder / "job.json"
-    config.write_text(json.dumps(spec))
-    checked = check_file(config)
-    assert checked.ok, checked.issues
-    return launch(checked.jobs, RunSettings(), lines, lambda _: None)
-
-
-def set_up(folder: pathlib.Path, spec: dict[str, Any]) -> None:
-    """Run until every key is there, and stop in order."""
-    jobs = started(folder, spec, Lines())
-    try:
-        (running,) = jobs.jobs.values()
-
-        def counted() -> bool:
-            chains = running.status().chains.values()
-            return any(c.operators and c.rows_in >= checkpoint.KEYS for c in chains)
-
-        wait_for("every key", counted)
-        jobs.stop()
-        wait_for("the stop", lambda: bool(jobs.wait(0.1)))
-        (outcome,) = jobs.outcomes().values()
-        assert outcome.kind.value == "stopped", outcome
-    finally:
-        jobs.close()
-
-
 def moments(status: JobStatus, since_s: float) -> dict[str, float]:
     """When the last restart came to its steps, in seconds of the monotonic clock."""
     found: dict[str, float] = {}
@@ -116,7 +74,7 @@ def kill(running: Any, lines: Lines) -> dict[str, float]:
     """Kill the counting actor once; seconds per phase."""
     before = running.status()
     last = before.checkpoints.last
-    wait_for("a checkpoint", lambda: bool(running.status().checkpoints.last > last))
+    checkpoint.wait_for("a checkpoint", lambda: bool(running.status().checkpoints.last > last))
     usage = next(u for c, u in running.status().usage.items() if c.startswith("count"))
     os.kill(usage.pid, signal.SIGKILL)
     killed_s = time.monotonic()
@@ -124,9 +82,9 @@ def kill(running: Any, lines: Lines) -> dict[str, float]:
     def back() -> bool:
         return "restore" in moments(running.status(), killed_s)
 
-    wait_for("the next attempt", back)
+    checkpoint.wait_for("the next attempt", back)
     steps = moments(running.status(), killed_s)
-    wait_for("a row", lambda: bool(lines.times) and lines.times[-1] > steps["restore"])
+    checkpoint.wait_for("a row", lambda: bool(lines.times) and lines.times[-1] > steps["restore"])
     first_s = next(at for at in lines.times if at > steps["restore"])
     order = [killed_s, steps["detect"], steps["claim"], steps["restore"], first_s]
     found = {name: after - at for name, at, after in zip(PHASES, order, order[1:], strict=False)}
@@ -145,12 +103,12 @@ def main() -> None:
         folder = pathlib.Path(name)
         source, root = folder / "rows.parquet", folder / "checkpoints"
         checkpoint.write_file(source, 60 * asked.kills * asked.rate // 4, 50_000, uniform=False)
-        set_up(folder, job(source, root, None))
+        checkpoint.set_up(folder, job(source, root, None))
         lines = Lines()
-        jobs = started(folder, job(source, root, asked.rate), lines)
+        jobs = checkpoint.launched(folder, job(source, root, asked.rate), lines)
         try:
             (running,) = jobs.jobs.values()
-            wait_for("the first row", lambda: bool(lines.times))
+            checkpoint.wait_for("the first row", lambda: bool(lines.times))
             for number in range(asked.kills):
                 found.append(kill(running, lines))
                 told = ", ".join(f"{phase} {found[-1][phase]:.2f}" for phase in PHASES)
