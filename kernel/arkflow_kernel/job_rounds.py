@@ -278,15 +278,17 @@ class JobRounds:
     def epilogue(self, token: RequestToken) -> CoordinatorCommand | None:
         """What is left for the log when every chain has ended in order; None: nothing.
 
-        A savepoint's copy; and, after the data ended, a record that lists no token any more, so
-        that the next start knows that there is nothing left to do (T3).
+        A savepoint's copy; and a record that lists no token any more: the next start publishes
+        nothing again, and knows when there is nothing left to do (T3).
         """
         last = self._last
         if (due := self._savepoints.unsaved) is not None:
             return next(self._save(token, due))
-        if last is not None and last.kind is RoundKind.FINAL and last.tokens:
+        if last is not None and last.tokens and self._control.desired is Desired.END:
             number = CheckpointId(last.checkpoint + 1)
-            record = replace(last.without_tokens(), checkpoint=number, savepoint=None)
+            kind = RoundKind.FINAL if last.kind is RoundKind.FINAL else RoundKind.PERIODIC
+            record = last.without_tokens()
+            record = replace(record, checkpoint=number, kind=kind, savepoint=None)
             return next(self._ask(AppendRecord(token, record)))
         return None
 

@@ -256,10 +256,10 @@ def test_a_last_record_that_cannot_be_appended_harms_nothing() -> None:
         ("stop", None, Desired.DRAIN, RoundKind.FINAL),
     ],
 )
-def test_a_stop_ends_with_a_round_and_nothing_is_appended_after_a_stopped_one(
+def test_a_stop_ends_with_a_round_and_with_a_record_that_lists_no_token_any_more(
     what: str, root: str | None, wanted: Desired, kind: RoundKind
 ) -> None:
-    """D5: where checkpoints end with the run, a stop drains."""
+    """D5: where checkpoints end with the run, a stop drains. T3: nothing is published again."""
     job = _job(root=root)
     job.begin()
     job.claimed(1)
@@ -274,8 +274,12 @@ def test_a_stop_ends_with_a_round_and_nothing_is_appended_after_a_stopped_one(
     assert _told(job) == (Desired.END, 1, 0, 1)
     for name in "ab":
         job.ended(name, OutcomeKind.STOPPED if stopped else OutcomeKind.FINISHED)
-    assert bool(job.logged) is not stopped
-    assert (job.end is not None) is stopped
+    assert job.end is None
+    (asked,) = job.logged
+    assert isinstance(asked, AppendRecord)
+    assert (asked.record.checkpoint, asked.record.kind, asked.record.tokens) == (2, kind, 0)
+    job.appended()
+    assert job.end is not None
 
 
 def test_a_closing_round_that_failed_is_tried_again_after_a_second() -> None:

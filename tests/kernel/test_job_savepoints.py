@@ -189,8 +189,11 @@ def test_a_stop_with_a_savepoint_makes_it_of_its_last_round(what: str, kind: Rou
     _end(job, OutcomeKind.STOPPED if stopped else OutcomeKind.FINISHED)
     assert job.end is None, "the copy is still to be written"
     job.saved(URL)
-    if not stopped:
-        job.appended()
+    asked = job.logged[-1]
+    assert isinstance(asked, AppendRecord)
+    last = RoundKind.PERIODIC if stopped else RoundKind.FINAL
+    assert (asked.record.kind, asked.record.savepoint, asked.record.tokens) == (last, None, 0)
+    job.appended()
     assert job.end is not None
     assert _told(job) == {"last": URL}
 
@@ -206,6 +209,7 @@ def test_the_job_does_not_end_while_a_copy_is_being_written() -> None:
     _end(job)
     assert job.end is None
     job.saved(URL)
+    job.appended()
     assert job.end is not None
     assert _told(job) == {"last": URL}
 
