@@ -162,9 +162,8 @@ def _saved(result: JobResult, checkpoint: CheckpointFigures) -> list[str]:
             before = checkpoint.restored
             return [f"{before} in {checkpoint.root}, as before"] if before else []
         if not checkpoint.restored and not result.rows_read:  # perhaps no claim was made
-            return [
-                f"nothing in this run; `arkflow-ray checkpoints {result.job}` shows what is there"
-            ]
+            shows = f"`arkflow-ray checkpoints {result.job} --config FILE` shows what there is"
+            return [f"nothing in this run; {shows}"]
         begins = checkpoint.restored or "its beginning"
         return [f"nothing in this run; the next run of this file begins at {begins}"]
     tail = "; the job is finished" if finished else "; the next run of this file continues from it"

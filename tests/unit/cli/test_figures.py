@@ -197,7 +197,8 @@ def test_a_start_that_was_refused_or_made_no_claim_promises_nothing_of_the_next_
     unreached = JobOutcome(OutcomeKind.FAILED, StoreError("not there"))
     text = results_text([job_result(at_start, unreached, 2.0)])
     assert "its beginning" not in text
-    assert "saved    nothing in this run; `arkflow-ray checkpoints orders --config FILE`" in text
+    told = "nothing in this run; `arkflow-ray checkpoints orders --config FILE` shows what there is"
+    assert f"  saved    {told}\n" in text
 
 
 def test_a_failure_is_told_with_its_notes_and_what_to_do() -> None:
