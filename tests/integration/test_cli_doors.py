@@ -1,6 +1,6 @@
 """Runs that are reached from other processes: status, savepoint, stop, and what is run after that.
 
-Without Ray: each run is the program itself, in a process of its own.
+Each run is the program itself, in a process of its own; all but one are without Ray.
 """
 
 import json
@@ -87,12 +87,13 @@ class Shop:
         self._programs: list[Program] = []
         (place / "shop.yaml").write_text(SHOP)
 
-    def run(self, *arguments: str, command: str = "run") -> Program:
+    def run(self, *arguments: str, command: str = "run", ray: bool = False) -> Program:
         """Start the job; it prints a row every 10 ms for ever."""
+        arguments = arguments if ray else ("--inline", *arguments)
         rows = self.place / f"rows-{len(self._programs)}"
         with rows.open("w") as out:
             process = subprocess.Popen(
-                [sys.executable, "-m", "arkflow_ray.cli.main", command, "--inline", "shop.yaml",
+                [sys.executable, "-m", "arkflow_ray.cli.main", command, "shop.yaml",
                  *arguments],
                 cwd=self.place, env=self._environment, stdout=out, stderr=subprocess.PIPE,
                 text=True,
@@ -232,3 +233,23 @@ def test_a_bad_name_of_a_savepoint_is_bad_usage(shop: Shop) -> None:
         called = shop.call(*command)
         assert called.returncode == 2
         assert "cannot name a savepoint" in called.stderr
+
+
+def test_a_run_on_ray_is_asked_from_elsewhere_and_the_next_one_goes_on(shop: Shop) -> None:
+    """X4, with chains and a coordinator in processes of their own."""
+    program = shop.run(ray=True)
+    program.first()
+    saved = await_status(shop, lambda told: told["checkpoints"]["last"] is not None)
+    assert (saved["state"], saved["ready"]) == ("running", saved["chains"])
+    assert shop.told("savepoint", "shop", "v1")["url"].endswith("/checkpoints/shop/savepoints/v1")
+    stopped = shop.told("stop", "shop", "--savepoint", "v2")
+    program.said()
+    assert program.process.returncode == 0
+    history = shop.told("checkpoints", "shop", "--config", "shop.yaml")
+    assert {each["savepoint"] for each in history["savepoints"]} == {"v1", "v2"}
+    assert history["restores"] == f"checkpoint {stopped['checkpoint']}"
+    again = shop.run(ray=True)
+    assert again.first() == program.last() + 1, "a row is counted once"
+    assert shop.told("stop", "shop")["outcome"] == "stopped"
+    assert f"continues from checkpoint {stopped['checkpoint']}, " in again.said()
+    assert again.process.returncode == 0
