@@ -12,7 +12,14 @@ from typing import Protocol, cast
 
 from arkflow_kernel.checkpoint_ports import EpochSink, ObjectStore, Staging
 from arkflow_kernel.errors import ArkflowError, ComponentError, SinkError, SourceError, StoreError
-from arkflow_kernel.ids import FIRST_GENERATION, Generation, OutputId, RequestToken, Sequence
+from arkflow_kernel.ids import (
+    FIRST_GENERATION,
+    CheckpointId,
+    Generation,
+    OutputId,
+    RequestToken,
+    Sequence,
+)
 from arkflow_kernel.lane import ChainLane, LaneAnswer
 from arkflow_kernel.operators.running_count import counted
 from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
@@ -142,6 +149,7 @@ class ChainWork:
         self.plan = plan
         self._clock = clock
         self._generation = generation
+        self._logged_upto: CheckpointId | None = None
         self._guard = ResourceGuard()
         self._source = None if plan.source is None else components.source(plan.source)
         self._journal = CommitOnAck(lambda: clock.moment().wall_ms)
@@ -163,7 +171,8 @@ class ChainWork:
             return
         assert objects is not None, "an exactly-once sink stages in the checkpoint store"
         name = object_stem(self._generation, self.plan.chain, plan.operator)
-        staging = Staging(objects, self._generation, int(self.plan.subtask), name)
+        lane = int(self.plan.subtask)
+        staging = Staging(objects, self._generation, lane, name, lambda: self._logged_upto)
         self._epochs[plan.output] = cast(EpochSink, components.sink(plan, staging))
 
     def _operator(self, plan: OperatorPlan, components: ComponentFactory) -> Operator:
@@ -188,7 +197,7 @@ class ChainWork:
         """Restore and open everything, publish what the snapshot lists; or nothing, and raise
         `ArkflowError` (D1).
         """
-        snapshot = restored.snapshot
+        snapshot, self._logged_upto = restored.snapshot, restored.logged_upto
         resources = [Resource("state", lambda: self._restore(snapshot), self._states.close)]
         plan, source = self.plan.source, self._source
         if plan is not None and source is not None:

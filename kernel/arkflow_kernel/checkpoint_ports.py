@@ -4,7 +4,7 @@ Objects are called from a chain's lanes, the log from a thread of the coordinato
 retry what is transient by themselves (M4).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,13 +154,16 @@ class EpochSink(Protocol):
 class Staging:
     """What an exactly-once sink is built with: where it stages, and who it is (X5).
 
-    Its objects are called `<name>-<n>.sink`, n from 1 in each generation.
+    Its objects are called `<name>-<n>.sink`, n from 1 in each generation. `logged_upto` says which
+    checkpoint is the last that the log knew when the generation began: no later one of this job was
+    ever published then. It is to be called at the sink's opening; None: it is not known.
     """
 
     objects: ObjectStore
     generation: Generation
     lane: int
     name: str
+    logged_upto: Callable[[], CheckpointId | None] = lambda: None
 
 
 class CheckpointLog(Protocol):

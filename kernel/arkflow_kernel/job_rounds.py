@@ -122,7 +122,9 @@ class JobRounds:
     def restored_chain(self, plan: ChainPlan) -> RestoredChain:
         """What a chain begins from."""
         restored = self.restored
-        return NOTHING_RESTORED if restored is None else restored.chain(plan.chain)
+        chain = NOTHING_RESTORED if restored is None else restored.chain(plan.chain)
+        upto = None if self._claim is None else self._claim.last_checkpoint
+        return replace(chain, logged_upto=upto)
 
     def sentence(self, at: Moment) -> str:
         """For the log: where the attempt begins, and what the claim found."""

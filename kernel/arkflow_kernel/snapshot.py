@@ -203,10 +203,14 @@ class CheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class RestoredChain:
-    """What one chain restores: its snapshot, and the checkpoint that it is from."""
+    """What one chain restores: its snapshot, and the checkpoint that it is from.
+
+    `logged_upto` is `Claim.last_checkpoint`; None: there is no log.
+    """
 
     checkpoint: CheckpointId = NO_CHECKPOINT
     snapshot: ChainSnapshot | None = None
+    logged_upto: CheckpointId | None = None
 
     @property
     def sources(self) -> tuple[SplitPosition, ...]:

@@ -10,7 +10,8 @@ from arkflow_kernel.errors import (
     FencedError,
     StoreError,
 )
-from arkflow_kernel.ids import ChainId, CheckpointId, MonotonicMs
+from arkflow_kernel.ids import ChainId, CheckpointId, Generation, MonotonicMs
+from arkflow_kernel.job_rounds import JobRounds
 from arkflow_kernel.limits import CLOSING_RETRY_MS
 from arkflow_kernel.plan import CheckpointPlan, Mode
 from arkflow_kernel.protocol import (
@@ -21,7 +22,9 @@ from arkflow_kernel.protocol import (
     OutcomeKind,
 )
 from arkflow_kernel.snapshot import (
+    NEWEST,
     CheckpointRecord,
+    Claim,
     RoundAnswer,
 )
 from arkflow_kernel.testing.hand_driven_chain import sink_token
@@ -303,3 +306,14 @@ def test_the_closing_round_of_the_next_attempt_does_not_wait_for_the_failure_of_
     job.answer_all()
     _drained(job)
     assert (_told(job)[1], _kind(job)) == (2, RoundKind.FINAL)
+
+
+@pytest.mark.parametrize("last", [0, 5])
+def test_every_chain_hears_which_checkpoint_the_log_knew_last_also_if_nothing_is_restored(
+    last: int,
+) -> None:
+    """X3: a sink tells the parts of its own job from others by it."""
+    rounds = JobRounds(CheckpointPlan("memory://x"), NEWEST)
+    rounds.claimed(Claim(Generation(2), None, CheckpointId(last)), ())
+    restored = rounds.restored_chain(chain_plan("a", mode=Mode.CHECKPOINT))
+    assert (restored.snapshot, restored.logged_upto) == (None, last)

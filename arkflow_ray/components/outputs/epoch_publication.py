@@ -52,7 +52,7 @@ class EpochPublication:
     ) -> None:
         self._operator, self._folder, self._owner = operator, Path(folder), owner
         self._objects, self._lane = staging.objects, staging.lane
-        self._generation = staging.generation
+        self._generation, self._logged_upto = staging.generation, staging.logged_upto
 
     def open(self) -> None:
         """Prove that files can be published, and that the names of this generation are free."""
@@ -93,11 +93,22 @@ class EpochPublication:
             return
         generation, checkpoint, lane = (int(digits) for digits in found.groups())
         # Checkpoint 0 is of a sink that delivers at least once; it takes no name that is taken.
-        if generation >= self._generation and lane == self._lane and checkpoint > 0:
+        if lane != self._lane or checkpoint == 0:
+            return
+        if generation >= self._generation:
             raise SinkError(
                 f"output '{self._operator}': this job begins generation {self._generation}, and "
                 f"'{self._folder}' already holds a part of generation {generation}: '{name}'. "
                 f"{_OTHERS}"
+            )
+        # What is published is in the log, and its numbers only grow: a start that was refused
+        # once and comes again with the next generation is refused again.
+        logged_upto = self._logged_upto()
+        if logged_upto is not None and checkpoint > logged_upto:
+            raise SinkError(
+                f"output '{self._operator}': the newest checkpoint in this job's log is "
+                f"{logged_upto or 'none'}, and '{self._folder}' already holds a part of checkpoint "
+                f"{checkpoint}: '{name}'. {_OTHERS}"
             )
 
     def _show(self, ref: ObjectRef, final: Path, *, proved: bool) -> None:

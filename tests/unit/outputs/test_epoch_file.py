@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pytest
 
-from arkflow_kernel.checkpoint_ports import ObjectStore
+from arkflow_kernel.checkpoint_ports import ObjectStore, Staging
 from arkflow_kernel.errors import ConfigError, CorruptObjectError, SinkError, StoreError
 from arkflow_kernel.ids import CheckpointId, Generation, MonotonicMs, Sequence
 from arkflow_kernel.protocol import CommitPermit
@@ -232,6 +232,26 @@ def test_a_folder_that_holds_parts_of_this_generation_already_is_refused_at_open
     (folder / name).touch()
     sink = make_epoch_sink(folder, store)
     with pytest.raises(SinkError, match=r"begins generation 1, and .* already holds a part of"):
+        sink.open()
+    sink.close()
+
+
+@pytest.mark.parametrize(("logged", "refused"), [(0, True), (6, True), (7, False), (None, False)])
+def test_parts_of_checkpoints_that_the_log_does_not_know_are_refused_in_every_generation(
+    folder: Path, store: Store, logged: int | None, refused: bool
+) -> None:
+    """X3: the second start after the job's checkpoints were deleted has generation 2."""
+    folder.mkdir()
+    (folder / "part-0000000001-0000000007-0000000000-0000000001.jsonl").touch()
+    upto = None if logged is None else CheckpointId(logged)
+    staging = Staging(store, Generation(2), 0, "0000000002-c-0-sink", lambda: upto)
+    config = FileOutputConfig.model_validate({"format": "json", "path": str(folder)})
+    sink = EpochFileSink(config, "sink", str(folder), staging)
+    if refused:
+        known = "none" if logged == 0 else str(logged)
+        with pytest.raises(SinkError, match=f"log is {known}, .* part of checkpoint 7: .* move"):
+            sink.open()
+    else:
         sink.open()
     sink.close()
 
