@@ -6,7 +6,7 @@ A parquet file is read, counted by key and dropped, on Ray. Its first million ro
 keys (about 100 MB of state), and a checkpoint that all runs continue from; then keys are drawn from
 a window of 1 % of them that moves on once per checkpoint interval, or uniformly. The same job runs
 without checkpoints (an interval of an hour) and with one every second, in pairs. A last run with
-more barriers gives the pause from the cut to the next item that the lane has done, and the bytes
+more barriers gives the longest time between two batches of the lane around each cut, and the bytes
 that each checkpoint adds.
 """
 

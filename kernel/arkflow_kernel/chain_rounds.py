@@ -54,7 +54,8 @@ from arkflow_kernel.snapshot import (
 class Cut:
     """One round in this chain. `sealing`: sinks that have not sealed; None before the barrier.
 
-    `pause_ms`: how long the lane had no item done after the cut; None: it still has none.
+    `pause_ms`: the longest time without a batch done in the lane, from the cut to the first one
+    behind the seal; `done_ms`: when the last one was done.
     """
 
     round_id: CheckpointId
@@ -65,7 +66,9 @@ class Cut:
     at_ms: MonotonicMs
     sealing: set[OutputId] | None = None
     uploading_ms: MonotonicMs | None = None
-    pause_ms: int | None = None
+    pause_ms: int = 0
+    done_ms: MonotonicMs | None = None
+    paused: bool = True
 
 
 @dataclass(slots=True)
@@ -165,8 +168,10 @@ class ChainRounds:
     def item_done(self, now_ms: MonotonicMs) -> None:
         """The lane has done a batch: cuts that it sealed before pause it no longer."""
         for cut in self._cuts:
-            if cut.pause_ms is None and cut.sealing is not None:
-                cut.pause_ms = now_ms - cut.at_ms
+            if cut.paused:
+                since_ms = cut.at_ms if cut.done_ms is None else cut.done_ms
+                cut.pause_ms = max(cut.pause_ms, now_ms - since_ms)
+                cut.done_ms, cut.paused = now_ms, cut.sealing is None
 
     def sealed(self, checkpoint: CheckpointId) -> Barrier:
         """The lane has sealed, and all rows before have left: the barrier that follows them."""
@@ -300,8 +305,10 @@ def _phases(cut: Cut, now_ms: MonotonicMs) -> ChainPhases:
     """How long the cut took; without an item since, the pause lasts until its upload began."""
     assert cut.uploading_ms is not None
     sealed_ms = cut.uploading_ms - cut.at_ms
-    pause_ms = sealed_ms if cut.pause_ms is None else cut.pause_ms
-    return ChainPhases(pause_ms, sealed_ms, now_ms - cut.uploading_ms)
+    if cut.paused:
+        since_ms = cut.at_ms if cut.done_ms is None else cut.done_ms
+        cut.pause_ms = max(cut.pause_ms, cut.uploading_ms - since_ms)
+    return ChainPhases(cut.pause_ms, sealed_ms, now_ms - cut.uploading_ms)
 
 
 __all__ = ["ChainRounds"]

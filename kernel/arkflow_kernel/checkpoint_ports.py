@@ -64,7 +64,7 @@ class LogFiles(Protocol):
         ...
 
     def close(self) -> None:
-        """Let a `pause` in progress, and every later one, end with `StoreError`. From any thread."""
+        """Let a `pause` in progress and every later one end with `StoreError`. From any thread."""
         ...
 
 

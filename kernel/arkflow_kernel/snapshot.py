@@ -150,8 +150,9 @@ class ChainSnapshot:
 class ChainPhases:
     """How long a round took in one chain, in milliseconds.
 
-    `pause_ms`: from the cut to the next item that the lane has done; `sealed_ms`: from the cut
-    until every sink has sealed or confirmed; `upload_ms`: from then to the answer.
+    `pause_ms`: the longest time between two batches that the lane has done, from the cut to the
+    first one behind the seal; `sealed_ms`: from the cut until every sink has sealed or confirmed;
+    `upload_ms`: from then to the answer.
     """
 
     pause_ms: int = 0
