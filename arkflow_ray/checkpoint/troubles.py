@@ -138,24 +138,29 @@ def told(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+_ELSEWHERE = "set another `checkpoint.object_store_uri`"
+
+
 def advice(error: BaseException) -> str:
     """What the user can do about it."""
     number = error.errno if isinstance(error, OSError) else None
     status, code = http_status(error), error_code(error)
     if number in (errno.ENOSPC, errno.EDQUOT):
-        return "free space there, or set another `root`"
+        return f"free space there, or {_ELSEWHERE}"
     if number == errno.EROFS:
-        return "the file system is read-only; set another `root`"
+        return f"the file system is read-only; {_ELSEWHERE}"
     if number in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS):
-        return "this file system lacks hard links; set another `root`"
+        return f"this file system lacks hard links; {_ELSEWHERE}"
     if number == errno.ENOTDIR:
-        return "a file stands where a folder has to be; move it, or set another `root`"
-    if number in (errno.EACCES, errno.EPERM) or status in (401, 403):
+        return f"a file stands where a folder has to be; move it, or {_ELSEWHERE}"
+    if number in (errno.EACCES, errno.EPERM):
+        return "give this user the right to read, write and delete in that folder"
+    if status in (401, 403):
         return "check the credentials: they must read, write, list and delete below the root"
     if "Credential" in type(error).__name__:
         return "set the credentials of the store's client in the environment"
     if code == "NoSuchBucket":
-        return "create the bucket, or set another `root`"
+        return f"create the bucket, or {_ELSEWHERE}"
     if judge(error) in (Trouble.BUSY, Trouble.UNSENT, Trouble.UNKNOWN):
         return "check that the store runs, its address (endpoint) and the network"
     return "check the root and the store's own log"

@@ -88,6 +88,9 @@ def _error(error: ArkflowError | None) -> dict[str, str] | None:
 def progress_text(status: JobStatus) -> str | None:
     """What a job is waiting for while somebody waits for it, in one line; None for nothing."""
     told = status.checkpoints
+    for chain, waits in status.waits.items():
+        for wait in waits:
+            return f"chain '{chain}' waits for {wait.on}: {wait.detail}"
     if told is not None and told.under_way:
         text = f"checkpoint {told.under_way} is under way"
         return f"{text}; waiting for {chains_text(told.missing)}" if told.missing else text
