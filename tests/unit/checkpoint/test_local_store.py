@@ -58,7 +58,7 @@ def test_a_link_that_was_done_though_it_failed_is_told_as_done(
     [
         (errno.ENOSPC, "free space"),
         (errno.EOPNOTSUPP, "lacks hard links"),
-        (errno.EACCES, "check the credentials"),
+        (errno.EACCES, "give this user the right"),
         (errno.EROFS, "read-only"),
     ],
 )
