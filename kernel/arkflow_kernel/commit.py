@@ -102,19 +102,43 @@ class CommitFrontier:
         self._pairs.append(newest)
 
 
-class SourceCommits:
+class _Telling:
+    """What a source's own system was told: one commit is on its way at a time, and the next one
+    covers what moved meanwhile. `commits`: the source wants to hear.
+    """
+
+    def __init__(self, *, commits: bool) -> None:
+        self._commits = commits
+        self._due = False
+        self._under_way = False
+
+    def take_due(self) -> bool:
+        """Whether a commit is to be ordered now; it then counts as under way."""
+        if not self._due or self._under_way:
+            return False
+        self._due, self._under_way = False, True
+        return True
+
+    def committed(self) -> None:
+        """The commit under way was answered."""
+        self._under_way = False
+
+    @property
+    def quiet(self) -> bool:
+        """The source knows all that it is to know."""
+        return not self._under_way and not self._due
+
+
+class SourceCommits(_Telling):
     """The frontiers of all splits of one source, and what its own system was told of them (F3, F6).
 
-    `commits`: the source wants to hear. One commit is on its way at a time; the next one covers
-    what was settled meanwhile. `restored` positions are the frontier until a batch is settled.
+    `restored` positions are the frontier until a batch is settled.
     """
 
     def __init__(self, restored: tuple[SplitPosition, ...], *, commits: bool) -> None:
-        self._commits = commits
+        super().__init__(commits=commits)
         self._restored = {position.split: position for position in restored}
         self._frontiers: dict[SplitId, CommitFrontier] = {}
-        self._due = False
-        self._under_way = False
 
     def track(self, split: SplitId, sequence: Sequence, position: Position, *, ended: bool) -> None:
         """A batch goes to the lane; `position` is where its split continues behind it."""
@@ -143,41 +167,23 @@ class SourceCommits:
                 positions[split] = frontier.exposed
         return _by_name(positions)
 
-    def take_due(self) -> bool:
-        """Whether a commit is to be ordered now; it then counts as under way."""
-        if not self._due or self._under_way:
-            return False
-        self._due, self._under_way = False, True
-        return True
-
-    def committed(self) -> None:
-        """The commit under way was answered."""
-        self._under_way = False
-
-    @property
-    def quiet(self) -> bool:
-        """The source knows everything that is settled."""
-        return not self._under_way and not self._due
-
     def validate(self) -> None:
         """Assert the invariants of every frontier."""
         for frontier in self._frontiers.values():
             frontier.validate()
 
 
-class SourceCuts:
+class SourceCuts(_Telling):
     """The same in checkpoint mode: a completed cut alone moves the frontier (F4).
 
     The positions of a cut are those after the batches that went to the lane before it (B0).
     """
 
     def __init__(self, restored: tuple[SplitPosition, ...], *, commits: bool) -> None:
-        self._commits = commits
+        super().__init__(commits=commits)
         self._read = {position.split: position for position in restored}
         self._exposed = dict(self._read)
         self._cuts: dict[CheckpointId, dict[SplitId, SplitPosition]] = {}
-        self._due = False
-        self._under_way = False
 
     def track(self, split: SplitId, sequence: Sequence, position: Position, *, ended: bool) -> None:
         """A batch goes to the lane; `position` is where its split continues behind it."""
@@ -205,22 +211,6 @@ class SourceCuts:
     def frontier(self) -> tuple[SplitPosition, ...]:
         """Per split, the position of the last completed cut, by the names of the splits."""
         return _by_name(self._exposed)
-
-    def take_due(self) -> bool:
-        """Whether a commit is to be ordered now; it then counts as under way."""
-        if not self._due or self._under_way:
-            return False
-        self._due, self._under_way = False, True
-        return True
-
-    def committed(self) -> None:
-        """The commit under way was answered."""
-        self._under_way = False
-
-    @property
-    def quiet(self) -> bool:
-        """The source knows every completed cut."""
-        return not self._under_way and not self._due
 
     def validate(self) -> None:
         """Assert that nothing is exposed that was not read."""
