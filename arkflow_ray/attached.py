@@ -124,10 +124,12 @@ def run_attached(
                 raise KeyboardInterrupt from error
             raise
         signals.started()
-        doors = open_doors(list(running.jobs.values()), display.note)
+        asked = signals.asked  # what is asked from here on is the watcher's to hear
+        doors = None
         try:
-            if signals.asked:
+            if asked:
                 raise KeyboardInterrupt
+            doors = open_doors(list(running.jobs.values()), display.note)
             results = AttachedRun(running, signals, display, rows).watch()
         except GivenUp:
             raise
