@@ -59,17 +59,7 @@ class Retrier:
 
         `doing` completes "cannot ...": "read log/1.json".
         """
-        attempt = 1
-        while True:
-            try:
-                return call()
-            except StoreError:
-                raise
-            except Exception as error:  # each client of a store has errors of its own
-                if judge(error) is Trouble.REFUSED or attempt >= self.patience.tries:
-                    raise self.failure(doing, error, attempt) from error
-            self.pause(attempt)
-            attempt += 1
+        return self._repeated(doing, call)
 
     def create(self, doing: str, call: Callable[[], bool]) -> bool:
         """Whether an exclusive create made the file; False: it was there before (M1).
@@ -77,6 +67,10 @@ class Retrier:
         Only what did nothing, by the store's word, is tried again. `UnknownOutcomeError` if a try
         may have made the file.
         """
+        return self._repeated(doing, call, exclusive=True)
+
+    def _repeated(self, doing: str, call: Callable[[], T], *, exclusive: bool = False) -> T:
+        """`exclusive`: a try that may have been done is not followed by another."""
         attempt = 1
         while True:
             try:
@@ -85,7 +79,7 @@ class Retrier:
                 raise
             except Exception as error:  # each client of a store has errors of its own
                 trouble = judge(error)
-                if trouble is Trouble.UNKNOWN:
+                if exclusive and trouble is Trouble.UNKNOWN:
                     raise self.unknown(doing, told(error)) from error
                 if trouble is Trouble.REFUSED or attempt >= self.patience.tries:
                     raise self.failure(doing, error, attempt) from error

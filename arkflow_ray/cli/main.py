@@ -143,8 +143,7 @@ def run_command(
     """
     from arkflow_ray.cli.run import RunOptions, StartOptions, run
 
-    if inline and address is not None:
-        _misused("--inline runs without Ray: leave --address out")
+    _check_place(inline, address)
     start = StartOptions(
         from_savepoint, from_checkpoint, from_scratch, accept_duplicates, allow_dropped_state
     )
@@ -170,8 +169,7 @@ def resume_command(
     """Run FILE as `run` does, but only if there is a checkpoint to go on from."""
     from arkflow_ray.cli.run import RunOptions, StartOptions, run
 
-    if inline and address is not None:
-        _misused("--inline runs without Ray: leave --address out")
+    _check_place(inline, address)
     start = StartOptions(
         from_savepoint,
         from_checkpoint,
@@ -267,6 +265,12 @@ def version_command(as_json: bool) -> int:
 
     print(json.dumps({"version": __version__}) if as_json else f"arkflow-ray {__version__}")
     return ExitCode.DONE
+
+
+def _check_place(inline: bool, address: str | None) -> None:
+    """A job runs here or there, not both."""
+    if inline and address is not None:
+        _misused("--inline runs without Ray: leave --address out")
 
 
 def _file(file: Path | None, config: Path | None) -> Path:
