@@ -147,8 +147,8 @@ class Doors:
     def close(self) -> None:
         """Answer whoever waits, then go; within about a second. May be called again."""
         if not self._closing.is_set():
+            self._wake.send(b"x")  # first: the thread that sees `_closing` closes this socket
             self._closing.set()
-            self._wake.send(b"x")
         self._thread.join()
 
     # --- the thread ----------------------------------------------------------------------------

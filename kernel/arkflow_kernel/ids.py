@@ -63,12 +63,20 @@ NO_CHECKPOINT = CheckpointId(0)
 EventTimeMs = NewType("EventTimeMs", int)
 """Event time in milliseconds since 1970-01-01 UTC; may be negative."""
 
+EARLIEST = EventTimeMs(-(2**63))
+"""Before every event time: a watermark that says nothing but "not idle"."""
+
+LATEST = EventTimeMs(2**63 - 1)
+"""After every event time: the watermark of data that have ended (E1)."""
+
 KeyGroup = NewType("KeyGroup", int)
 """`hash(key) mod max_parallelism`: the unit of state ownership and of rescaling (G3)."""
 
 __all__ = [
+    "EARLIEST",
     "FIRST_GENERATION",
     "FIRST_SUBTASK",
+    "LATEST",
     "NO_CHECKPOINT",
     "ChainId",
     "ChannelId",

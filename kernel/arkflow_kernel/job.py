@@ -158,13 +158,16 @@ class EdgeSpec(Spec):
 
 
 class WatermarkSpec(Spec):
-    """`time.watermark:` (C.3). `max_future_skew_ms` and `max_drift_ms` are additions (W4, W12)."""
+    """`time.watermark:` (C.3). `max_future_skew_ms`, `max_drift_ms` and `split_order` are additions
+    (W4, W12, W1).
+    """
 
     strategy: Literal["bounded_out_of_orderness", "monotonous"] = "bounded_out_of_orderness"
     out_of_orderness_ms: NonNegativeInt = 0
     idle_timeout_ms: NonNegativeInt | None = None
     max_future_skew_ms: NonNegativeInt | None = None
     max_drift_ms: NonNegativeInt | None = None
+    split_order: Literal["none", "time"] = "none"
 
 
 class TimeSpec(Spec):

@@ -48,6 +48,8 @@ class WindowConfig(Spec):
     size_ms: PositiveInt | None = None
     slide_ms: PositiveInt | None = None
     gap_ms: PositiveInt | None = None
+    unit: Literal["day", "week", "month"] | None = None
+    timezone: Column | None = None
     offset_ms: int = 0
     timestamp_field: Column
     key_field: Column | None = None

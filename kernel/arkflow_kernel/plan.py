@@ -61,17 +61,39 @@ class ComponentPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TimePlan:
+    """The event time of a source (W1-W5, W8, W12).
+
+    A split's watermark is its greatest event time minus `bound_ms`. `stamps`: a window or join on
+    event time is behind it, so the gate marks rows beyond the bound. `ordered_splits`: a split has
+    nothing older than the one before it minus the bound. None switches a limit off.
+    """
+
+    timestamp_field: str
+    bound_ms: int = 0
+    idle_timeout_ms: int | None = None
+    max_future_skew_ms: int | None = None
+    max_drift_ms: int | None = None
+    ordered_splits: bool = False
+    stamps: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """The source of a chain. `rows_per_second` is enforced by the chain's machine."""
+    """The source of a chain. `rows_per_second` is enforced by the chain's machine.
+
+    `time` is None in processing time.
+    """
 
     operator: OperatorId
     component: ComponentPlan
     rows_per_second: float | None = None
+    time: TimePlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StatePlan:
-    """What one operator keeps per key (S1).
+    """What one operator keeps per key (S1). A window has one, without a `count_field`.
 
     `count_field`: the column that gets the running row count of the key (`stateful: true`).
     `max_bytes` bounds keys and values of live entries (S4); `ttl_ms` is None for no limit. Beyond
@@ -87,15 +109,80 @@ class StatePlan:
     memory_bytes: int | None = STATE_MEMORY_BYTES
 
 
+class LatePolicy(Enum):
+    """What becomes of a row whose window has passed (W6)."""
+
+    DROP = "drop"
+    ROUTE = "route"
+    UPDATE = "update"
+
+
+class WindowKind(Enum):
+    """How rows fall into windows (N2). `CALENDAR`: days, weeks or months of a time zone."""
+
+    TUMBLING = "tumbling"
+    SLIDING = "sliding"
+    SESSION = "session"
+    CALENDAR = "calendar"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatePlan:
+    """One aggregate of a window: `function` over `field`, as column `name` (N3).
+
+    Functions: count, sum, min, max, avg, stddev, first, last, count_distinct. Without a field,
+    `count` counts rows.
+    """
+
+    function: str
+    field: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """A window operator (N1-N6); its keys are in the operator's `StatePlan`, () for all rows.
+
+    `size_ms` and `slide_ms` of tumbling (both alike) and sliding windows, `gap_ms` of sessions,
+    `unit` ("day", "week", "month") and `timezone` (IANA) of calendar windows; what a kind does not
+    have is 0 or "". `event_time` False: rows count by the wall clock at which they arrive, and
+    windows fire by it. `plain` gives ArkFlow's columns, with the key as text in `key`; else the
+    keys leave under their own names. `releases_rows`: the rows themselves leave, not aggregates.
+    `late` and `allowed_lateness_ms`: see W6; lateness is 0 unless the policy is UPDATE.
+    """
+
+    kind: WindowKind
+    timestamp_field: str
+    size_ms: int = 0
+    slide_ms: int = 0
+    gap_ms: int = 0
+    offset_ms: int = 0
+    unit: str = ""
+    timezone: str = ""
+    aggregates: tuple[AggregatePlan, ...] = ()
+    plain: bool = True
+    event_time: bool = True
+    late: LatePolicy = LatePolicy.DROP
+    allowed_lateness_ms: int = 0
+    releases_rows: bool = False
+    null_on_overflow: bool = False
+    max_buffered_keys: int | None = None
+    evicts_oldest: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorPlan:
-    """A fused operator between source and sinks. `timeout_ms` bounds one call of it (T1b)."""
+    """A fused operator between source and sinks. `timeout_ms` bounds one call of it (T1b).
+
+    With a `window`, the kernel runs it itself; `component` is not built then.
+    """
 
     operator: OperatorId
     kind: str
     component: ComponentPlan
     timeout_ms: int | None = None
     state: StatePlan | None = None
+    window: WindowPlan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +254,8 @@ class ChainPlan:
 
     It reads a source or has inputs, never both. `outputs` (sinks and edges) get every row that the
     last operator yields; `error_output` gets bad rows and the batches that an operator failed on,
-    or is None: then the first of them fails the job.
+    or is None: then the first of them fails the job. `late_output` gets late rows under the policy
+    ROUTE, and rows without a valid time; None: they are dropped and counted (W5, W6).
     """
 
     chain: ChainId
@@ -184,6 +272,12 @@ class ChainPlan:
     subtask: SubtaskIndex = FIRST_SUBTASK
     parallelism: int = 1
     mode: Mode = Mode.ACK
+    late_output: OutputId | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Some operator acts on time (`ports.TimedOperator`)."""
+        return any(operator.window is not None for operator in self.operators)
 
     @property
     def channels(self) -> tuple[ChannelPlan, ...]:
@@ -253,6 +347,7 @@ class ExecutionGraph:
 
 
 __all__ = [
+    "AggregatePlan",
     "ChainPlan",
     "ChannelPlan",
     "CheckpointPlan",
@@ -260,6 +355,7 @@ __all__ = [
     "EdgeKind",
     "EdgePlan",
     "ExecutionGraph",
+    "LatePolicy",
     "Mode",
     "OperatorPlan",
     "OutletPlan",
@@ -267,4 +363,7 @@ __all__ = [
     "SinkPlan",
     "SourcePlan",
     "StatePlan",
+    "TimePlan",
+    "WindowKind",
+    "WindowPlan",
 ]

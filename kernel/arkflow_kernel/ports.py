@@ -6,7 +6,7 @@ called from one thread at a time, except `Operator.process` of a chain with seve
 A method that fails raises; the driver turns it into the one answer of the request.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import Enum
@@ -15,7 +15,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin
-from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId, WallMs
+from arkflow_kernel.ids import EventTimeMs, MonotonicMs, Sequence, SplitId, WallMs
 
 JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
 
@@ -70,7 +70,9 @@ class SourceBatch:
 
     `batch` may have no rows (all were bad or blank): the position moves all the same.
     `bad` are rows that could not be decoded (`bad_rows.BAD_ROW_SCHEMA`), `skipped` counts rows
-    that the codec was told to leave out.
+    that the codec was told to leave out. `quiet` are splits in which this read found nothing (W2);
+    a split that it did not look at is not among them. `untimed` are rows that the gate took out:
+    their time is null or invalid, and they leave by the late route (W5); no source sets it.
     """
 
     split: SplitId
@@ -80,13 +82,19 @@ class SourceBatch:
     bad: pa.RecordBatch | None = None
     skipped: int = 0
     split_ended: bool = False
+    quiet: tuple[SplitId, ...] = ()
+    untimed: pa.RecordBatch | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NothingYet:
-    """Nothing to read now. Ask again at `resume_ms`, or at once if None."""
+    """Nothing to read now. Ask again at `resume_ms`, or at once if None.
+
+    `quiet` are the splits in which there was nothing; None: in all of them (W2).
+    """
 
     resume_ms: MonotonicMs | None = None
+    quiet: tuple[SplitId, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,10 @@ class SourceReader(Protocol):
         """Connect; continue at the restored positions, at the beginning for unlisted splits."""
         ...
 
+    def splits(self) -> Seq[SplitId]:
+        """Splits that are known and not ended, in reading order; asked once, after `open` (W1)."""
+        ...
+
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """The next batch. May block up to about 100 ms, never longer without an answer."""
         ...
@@ -129,11 +141,18 @@ class SourceReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
-    """What an operator made of one batch: its rows, and the input rows that it could not take."""
+    """What an operator made of one batch: its rows, and the input rows that it could not take.
+
+    `late` are input rows for the late route (W6); `late_rows` counts all that were late, also if
+    they were dropped. `absorbed` counts input rows that the operator keeps (T6).
+    """
 
     batches: tuple[pa.RecordBatch, ...]
     bad: pa.RecordBatch | None = None
     skipped: int = 0
+    late: pa.RecordBatch | None = None
+    late_rows: int = 0
+    absorbed: int = 0
 
 
 class Operator(Protocol):
@@ -153,6 +172,31 @@ class Operator(Protocol):
 
     def close(self) -> None:
         """Release everything. Called once, also after a failure."""
+        ...
+
+
+class TimedOperator(Operator, Protocol):
+    """An operator that acts on time, too: a window or a join. Its chain has one worker.
+
+    The iterators yield results piece by piece, so that a large firing needs little memory (T1c).
+    What changes in its state changes before the first piece is yielded (N5); each is exhausted
+    before the next call.
+    """
+
+    def advance(self, watermark: EventTimeMs) -> Iterator[OperatorResult]:
+        """The operator's watermark rises; what it fires, before it lets go of anything (W6)."""
+        ...
+
+    def tick(self, wall_ms: WallMs) -> Iterator[OperatorResult]:
+        """The moment that `timer` asked for has come, or any other; what is due fires."""
+        ...
+
+    def end(self) -> Iterator[OperatorResult]:
+        """The data have ended: everything open fires, once (W10). `finish` follows."""
+        ...
+
+    def timer(self) -> WallMs | None:
+        """When it wants a `tick`; None: never. Asked after each item."""
         ...
 
 
@@ -217,5 +261,6 @@ __all__ = [
     "SourceEnded",
     "SourceReader",
     "SplitPosition",
+    "TimedOperator",
     "WriteReceipt",
 ]

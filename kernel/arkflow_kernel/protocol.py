@@ -24,11 +24,13 @@ from arkflow_kernel.ids import (
     ChainId,
     ChannelId,
     CheckpointId,
+    EventTimeMs,
     Generation,
     MonotonicMs,
     OutputId,
     RequestToken,
     Sequence,
+    WallMs,
 )
 from arkflow_kernel.metrics import ChainStatistics, ChainUsage, OperatorCounts, Wait
 from arkflow_kernel.plan import ChainPlan
@@ -147,12 +149,32 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class RunItem:
-    """Run one batch through the chain's operators. `bad` goes straight to the error output."""
+    """Run one batch through the chain's operators. `bad` goes straight to the error output,
+    `untimed` to the late route.
+    """
 
     token: RequestToken
     batch: pa.RecordBatch
     bad: pa.RecordBatch | None = None
     origin: Origin = NOWHERE
+    untimed: pa.RecordBatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AdvanceItem:
+    """The chain's watermark has risen: its operators fire what is due. Only in a chain that is
+    `timed`. The watermark leaves when all rows of the item have left (N5).
+    """
+
+    token: RequestToken
+    watermark: EventTimeMs
+
+
+@dataclass(frozen=True, slots=True)
+class TickItem:
+    """The moment that an operator asked for has come. Only in a chain that is `timed`."""
+
+    token: RequestToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +192,7 @@ class SealItem:
     checkpoint: CheckpointId
 
 
-LaneItem = RunItem | FinishItem | SealItem
+LaneItem = RunItem | AdvanceItem | TickItem | FinishItem | SealItem
 
 
 class Piece(NamedTuple):
@@ -212,25 +234,43 @@ class Tick(Event):
 
 @dataclass(frozen=True, slots=True)
 class SourceRead(Event):
-    """Answer to `ReadSource`. `size_bytes`: what the batch takes, measured where it was read."""
+    """Answer to `ReadSource`. `size_bytes`: what the batch takes, measured where it was read.
+
+    `time` is what the gate found in it (W3); None without event time.
+    """
 
     token: RequestToken
     result: ReadResult
     size_bytes: int = 0
+    time: "BatchTime | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """What the gate found in one batch. `max_ms`: the greatest event time of its split up to its
+    end, None before the first; `invalid` rows without a valid time (W5), `ahead` rows too far in
+    the future (W4).
+    """
+
+    max_ms: EventTimeMs | None
+    invalid: int = 0
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ItemDone(Event):
-    """Answer to `Submit` (first slice, with the item's counts) and to `NextSlice`.
+    """Answer to `Submit` and to `NextSlice`: a slice, and what was counted since the one before.
 
-    `more`: another slice waits in the lane. The answers to several submitted items may come in
-    any order (T2); the machine publishes them in the order in which it submitted.
+    `more`: another slice waits in the lane. `timer`: when an operator wants a tick, by the wall
+    clock; None: never. The answers to several submitted items may come in any order (T2); the
+    machine publishes them in the order in which it submitted.
     """
 
     token: RequestToken
     slice: LaneSlice
     more: bool = False
     counts: tuple[OperatorCounts, ...] = ()
+    timer: WallMs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -801,7 +841,9 @@ def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
 
 
 __all__ = [
+    "AdvanceItem",
     "AppendRecord",
+    "BatchTime",
     "Begin",
     "CancelRequested",
     "ChainCommand",
@@ -866,6 +908,7 @@ __all__ = [
     "StopRequested",
     "Submit",
     "Tick",
+    "TickItem",
     "TokensPublished",
     "Transition",
     "UploadFailed",

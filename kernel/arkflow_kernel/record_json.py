@@ -11,6 +11,7 @@ from arkflow_kernel.ids import (
     ChainId,
     ChannelId,
     CheckpointId,
+    EventTimeMs,
     Generation,
     OperatorId,
     SplitId,
@@ -25,6 +26,7 @@ from arkflow_kernel.snapshot import (
     ObjectRef,
     RunRef,
     SinkToken,
+    SplitTime,
     StagedObject,
     StateSnapshot,
 )
@@ -55,6 +57,13 @@ class Fields:
         value = self._of(name, int)
         if isinstance(value, bool) or value < 0:
             raise MalformedError(f"{self._at(name)} is {value!r}, not a count")
+        return value
+
+    def optional_signed(self, name: str) -> int | None:
+        """An integer of any sign, or null."""
+        value = self._get(name)
+        if value is not None and type(value) is not int:
+            raise MalformedError(f"{self._at(name)} is {value!r}, not an integer")
         return value
 
     def flag(self, name: str) -> bool:
@@ -131,7 +140,19 @@ def chain_json(chain: ChainSnapshot) -> Json:
             {"split": at.split, "position": dict(at.position), "ended": at.ended}
             for at in chain.sources
         ],
-        "inputs": [{"channel": each.channel, "ended": each.ended} for each in chain.inputs],
+        "times": [
+            {"split": each.split, "max_ms": each.max_ms, "idle": each.idle} for each in chain.times
+        ],
+        "inputs": [
+            {
+                "channel": each.channel,
+                "ended": each.ended,
+                "watermark": each.watermark,
+                "idle": each.idle,
+            }
+            for each in chain.inputs
+        ],
+        "watermark": chain.watermark,
         "finished": chain.finished,
         "state": [_state_json(state) for state in chain.states],
         "sinks": [_lane_json(lane) for lane in chain.lanes],
@@ -145,10 +166,9 @@ def read_chain(fields: Fields, chain: ChainId, tasks: tuple[TaskId, ...]) -> Cha
         chain=chain,
         tasks=tasks,
         sources=fields.each("sources", _read_split),
-        inputs=fields.each(
-            "inputs",
-            lambda each: InputSnapshot(ChannelId(each.text("channel")), each.flag("ended")),
-        ),
+        times=fields.each("times", _read_time),
+        inputs=fields.each("inputs", _read_input),
+        watermark=_event_time(fields, "watermark"),
         finished=fields.flag("finished"),
         states=fields.each("state", _read_state),
         lanes=fields.each("sinks", _read_lane),
@@ -165,6 +185,7 @@ def _state_json(state: StateSnapshot) -> Json:
         "key_types": list(state.key_types),
         "value_type": state.value_type,
         "format_version": state.format_version,
+        "watermark": state.watermark,
         "runs": [_run_json(run) for run in state.runs],
     }
 
@@ -205,6 +226,26 @@ def _read_split(fields: Fields) -> SplitPosition:
     )
 
 
+def _read_input(fields: Fields) -> InputSnapshot:
+    return InputSnapshot(
+        ChannelId(fields.text("channel")),
+        fields.flag("ended"),
+        _event_time(fields, "watermark"),
+        fields.flag("idle"),
+    )
+
+
+def _read_time(fields: Fields) -> SplitTime:
+    split, idle = SplitId(fields.text("split")), fields.flag("idle")
+    return SplitTime(split, _event_time(fields, "max_ms"), idle)
+
+
+def _event_time(fields: Fields, name: str) -> EventTimeMs | None:
+    """Milliseconds, of any sign, or nothing."""
+    value = fields.optional_signed(name)
+    return None if value is None else EventTimeMs(value)
+
+
 def _read_object(fields: Fields) -> ObjectRef:
     return ObjectRef(fields.text("object"), fields.number("size"), fields.text("checksum"))
 
@@ -219,6 +260,7 @@ def _read_state(fields: Fields) -> StateSnapshot:
         value_type=fields.text("value_type"),
         runs=fields.each("runs", _read_run),
         format_version=fields.number("format_version"),
+        watermark=_event_time(fields, "watermark"),
     )
 
 

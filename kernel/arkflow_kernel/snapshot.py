@@ -18,8 +18,10 @@ from arkflow_kernel.ids import (
     ChainId,
     ChannelId,
     CheckpointId,
+    EventTimeMs,
     Generation,
     OperatorId,
+    SplitId,
     TaskId,
     WallMs,
 )
@@ -68,6 +70,7 @@ class StateSnapshot:
     """One state of one operator: its runs, oldest first; of one key the newest entry counts.
 
     `key_types` is the type ledger (S10), `value_type` the values' type, both as Arrow calls them.
+    `watermark` is that of the operator at the seal: what it has fired up to then (N5).
     """
 
     operator: OperatorId
@@ -78,6 +81,7 @@ class StateSnapshot:
     value_type: str
     runs: tuple[RunRef, ...]
     format_version: int = 1
+    watermark: EventTimeMs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +122,26 @@ class LaneSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class InputSnapshot:
-    """An input channel at the cut. `ended`: its data had ended by themselves, not by a stop."""
+    """An input channel at the cut. `ended`: its data had ended by themselves, not by a stop.
+
+    `watermark` is the last one that came in, None before the first; `idle`: see W2.
+    """
 
     channel: ChannelId
     ended: bool = False
+    watermark: EventTimeMs | None = None
+    idle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTime:
+    """The event time of a split at the cut: the greatest of the rows before its position, None
+    before the first, and whether it was idle (W1, W2).
+    """
+
+    split: SplitId
+    max_ms: EventTimeMs | None = None
+    idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +149,8 @@ class ChainSnapshot:
     """One chain at the cut of a round (B0): a function of what came before the barrier alone.
 
     `finished`: the data of the chain had ended and its operators were finished (B8). `objects` are
-    all that its states list; those of its tokens stand there.
+    all that its states list; those of its tokens stand there. `watermark` is the last one that its
+    operators were given: it never goes back.
     """
 
     chain: ChainId
@@ -140,6 +161,8 @@ class ChainSnapshot:
     states: tuple[StateSnapshot, ...] = ()
     lanes: tuple[LaneSnapshot, ...] = ()
     objects: tuple[ObjectRef, ...] = ()
+    times: tuple[SplitTime, ...] = ()
+    watermark: EventTimeMs | None = None
 
     def without_tokens(self) -> "ChainSnapshot":
         """The same once all of its tokens are published."""
@@ -217,6 +240,16 @@ class RestoredChain:
     def sources(self) -> tuple[SplitPosition, ...]:
         """Where its splits continue; () from the beginning."""
         return () if self.snapshot is None else self.snapshot.sources
+
+    @property
+    def times(self) -> tuple["SplitTime", ...]:
+        """The event time of its splits."""
+        return () if self.snapshot is None else self.snapshot.times
+
+    @property
+    def watermark(self) -> EventTimeMs | None:
+        """The watermark that its operators had."""
+        return None if self.snapshot is None else self.snapshot.watermark
 
     @property
     def finished(self) -> bool:
@@ -369,6 +402,7 @@ __all__ = [
     "RoundAnswer",
     "RunRef",
     "SinkToken",
+    "SplitTime",
     "StagedObject",
     "StateSnapshot",
     "age_text",

@@ -5,14 +5,16 @@ in the order of the rows. A state belongs to one operator and one name; none see
 """
 
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from arkflow_kernel.ids import OperatorId, WallMs
+from arkflow_kernel.ids import EventTimeMs, OperatorId, WallMs
 from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.state.key_rows import KeyRows
@@ -85,6 +87,85 @@ class KeyedState(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class StateLayout:
+    """What a snapshot says of a state beside its runs (`snapshot.StateSnapshot`), at one seal.
+
+    `watermark` is None for a state that does not live by event time.
+    """
+
+    namespace: str
+    name: str
+    key_fields: tuple[str, ...]
+    key_types: tuple[str, ...]
+    value_type: str
+    format_version: int
+    watermark: EventTimeMs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """What changed between two seals, frozen: nothing changes it any more. `changes` is the
+    state's own, and empty (falsy) if nothing changed.
+    """
+
+    changes: Any
+    layout: StateLayout
+
+
+class RunState(Protocol):
+    """A state whose changes become runs (S5, S6): keyed values, panes, sessions, kept rows.
+
+    `seal` is called in the lane, between two items; `written` and `merged` meanwhile, in the upload
+    lane: they use nothing but their arguments and what never changes. A run is one record batch
+    whose first column is `group`, the key group as int32, in rising order.
+    """
+
+    @property
+    def operator(self) -> OperatorId:
+        """Whose state it is."""
+        ...
+
+    @property
+    def layout(self) -> StateLayout:
+        """Its layout now."""
+        ...
+
+    def track(self) -> None:
+        """Changes are gathered by `seal` from now on. Before the first item."""
+        ...
+
+    def spill_to(self, folder: Callable[[], Path], prefix: str) -> None:
+        """Where runs beyond the memory budget go (S5); files that begin with `prefix` are its own.
+        `folder` is called when the first are spilled.
+        """
+        ...
+
+    def seal(self) -> Sealed:
+        """Everything that changed since the last seal. Quick: no hashing, no sorting, no copy."""
+        ...
+
+    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
+        """One run of what was sealed, oldest first; None if nothing is left of it."""
+        ...
+
+    def merged(
+        self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool
+    ) -> pa.RecordBatch | None:
+        """One run that stands for these neighbours, oldest first; None if nothing is left.
+
+        `layout` is that of the last seal whose runs are uploaded: what was let go of by then may
+        be left out. `oldest`: no older run precedes them, so deletions need not be kept.
+        """
+        ...
+
+    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
+        """Hold what these runs say, oldest first; before the first item. Rows of other key groups
+        are not among them. Raises `RestoreError` for a layout that does not fit (S9).
+        """
+        ...
+
+
 class StateJournal(Protocol):
     """The transaction of the lane item that is at work."""
 
@@ -121,4 +202,14 @@ class Settling(Protocol):
         ...
 
 
-__all__ = ["Found", "KeyedState", "Settling", "StateAddress", "StateEntries", "StateJournal"]
+__all__ = [
+    "Found",
+    "KeyedState",
+    "RunState",
+    "Sealed",
+    "Settling",
+    "StateAddress",
+    "StateEntries",
+    "StateJournal",
+    "StateLayout",
+]

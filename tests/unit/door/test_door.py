@@ -215,6 +215,17 @@ def test_garbage_is_answered_with_what_is_wrong_and_changes_nothing(
     assert job.handle.calls == []
 
 
+def test_doors_close_also_while_their_thread_is_awake(
+    folder: Path, caller: Callers, make_job: "type[ScriptedJob]", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LOOK_S", 0.0)  # the thread never sleeps while somebody waits
+    job = make_job()
+    for _ in range(100):
+        doors = server.Doors([(listen(folder, job.job), job)])
+        caller(doors.paths[0]).ask(command="stop")
+        doors.close()
+
+
 def test_a_request_may_come_in_pieces_and_its_sender_may_stop_sending(
     opened: "OpenDoors", caller: Callers, make_job: "type[ScriptedJob]"
 ) -> None:
