@@ -24,7 +24,7 @@ from arkflow_kernel.errors import (
     SinkError,
     SourceError,
 )
-from arkflow_kernel.ids import MonotonicMs, Sequence
+from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId
 from arkflow_kernel.ports import (
     Operator,
     OperatorResult,
@@ -142,6 +142,11 @@ class HidingSource:
         """See `SourceReader.open`."""
         with self._hiding.errors(SourceError):
             self._inner.open(restored)
+
+    def splits(self) -> Seq[SplitId]:
+        """See `SourceReader.splits`."""
+        with self._hiding.errors(SourceError):
+            return self._inner.splits()
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """See `SourceReader.read`."""

@@ -49,6 +49,10 @@ class DecodingReader:
             self._learned[place.split] = _part(place.position, "codec", place.split)
         self._inner.open([_inner(place) for place in restored])
 
+    def splits(self) -> Seq[SplitId]:
+        """As the wrapped reader."""
+        return self._inner.splits()
+
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """The next batch, decoded."""
         result = self._inner.read(now_ms)
@@ -76,6 +80,7 @@ class DecodingReader:
             bad=decoded.bad,
             skipped=decoded.skipped,
             split_ended=raw.split_ended,
+            quiet=raw.quiet,
         )
 
     def _switch_to(self, split: SplitId) -> None:

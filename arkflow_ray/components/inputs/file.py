@@ -82,6 +82,10 @@ class FileReader:
                 self._check_position(split, position)
         self._waiting.reverse()
 
+    def splits(self) -> Seq[SplitId]:
+        """Files that are not read to their end, in the order of their names."""
+        return tuple(split for split, _ in reversed(self._waiting))
+
     def read(self, now_ms: MonotonicMs) -> ReadResult:  # noqa: ARG002
         """The next batch of the current file, or the first of the next."""
         if self._current is None and not self._waiting:

@@ -100,6 +100,10 @@ class GenerateReader:
                 )
             self._emitted = emitted
 
+    def splits(self) -> Seq[SplitId]:
+        """The only one, until `count` is reached."""
+        return () if self._batches_left() == 0 else (SPLIT,)
+
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """What is due, or when to ask again."""
         left = self._batches_left()

@@ -79,6 +79,10 @@ class MemoryReader:
                     "were read; bring them back, or start the job without its positions"
                 )
 
+    def splits(self) -> Seq[SplitId]:
+        """The only one, unless no message is left."""
+        return (SPLIT,) if self._next < len(self._messages) else ()
+
     def read(self, now_ms: MonotonicMs) -> ReadResult:  # noqa: ARG002
         """The next messages, or the end."""
         first = self._next

@@ -100,6 +100,10 @@ class ScriptedSource:
             assert isinstance(row, int)
             self._next[position.split] = row
 
+    def splits(self) -> Seq[SplitId]:
+        """Those that are not read to their end."""
+        return tuple(SplitId(s) for s in self.sizes if self._next[s] < self.rows(s))
+
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """The next batch of the split that is least far, or a pause."""
         self.reads += 1

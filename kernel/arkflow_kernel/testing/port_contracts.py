@@ -126,6 +126,7 @@ def _read_all(make: Callable[[], SourceReader], restored: Seq[SplitPosition]) ->
     before = [dict(position.position) for position in restored]
     try:
         reader.open(restored)
+        known = list(reader.splits())
         for _ in range(READS_MAX):
             result = reader.read(MonotonicMs(now_ms))
             if isinstance(result, SourceEnded):
@@ -141,7 +142,19 @@ def _read_all(make: Callable[[], SourceReader], restored: Seq[SplitPosition]) ->
     finally:
         reader.close()
     assert [dict(position.position) for position in restored] == before, "open changed a position"
+    _check_known(known, restored, history)
     return history
+
+
+def _check_known(
+    known: list[SplitId], restored: Seq[SplitPosition], history: SourceHistory
+) -> None:
+    """A bounded source knows its splits from the beginning; each holds its watermark (W1)."""
+    assert len(known) == len(set(known)), f"a split is named twice: {known}"
+    over = {place.split for place in restored if place.ended}
+    assert over.isdisjoint(known), f"splits that were ended are named: {known}"
+    read = {batch.split for batch in history.batches}
+    assert read == set(known), f"of {known} it read {sorted(read)}"
 
 
 def _check_splits(history: SourceHistory) -> None:

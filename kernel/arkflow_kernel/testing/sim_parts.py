@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin
-from arkflow_kernel.ids import MonotonicMs, Sequence
+from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId
 from arkflow_kernel.ports import (
     NothingYet,
     OperatorResult,
@@ -112,6 +112,12 @@ class SimSource:
             row = position.position["row"]
             assert isinstance(row, int)
             self._next[split_number(position.split)] = row
+
+    def splits(self) -> Seq[SplitId]:
+        """Those that are not read to their end; all of an unbounded source."""
+        script = self._script
+        left = sorted(s for s, n in self._next.items() if script.unbounded or n < script.rows(s))
+        return tuple(split_name(split) for split in left)
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """The next batch of the split that is least far, or a pause."""

@@ -58,6 +58,9 @@ class Numbers:
         if restored:
             self.next = cast(int, restored[0].position["next"])
 
+    def splits(self) -> Seq[SplitId]:
+        return (SplitId("numbers"),)
+
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         if self.count is not None and self.next >= self.count:
             return SourceEnded()
