@@ -42,6 +42,7 @@ KERNEL_MAY_IMPORT_OF_PYTHON = {
     "types",
     "typing",
     "zlib",
+    "zoneinfo",
 }
 """Pure parts of the standard library: no clock, no thread, no chance.
 
