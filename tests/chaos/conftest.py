@@ -18,7 +18,7 @@ import pytest
 from arkflow_ray.runtime.os_process import OsProcess, started_ticks
 from tests.servers.s3_server import s3_proxy, s3_root, s3_server
 
-SECONDS: Final = float(os.environ.get("ARKFLOW_CHAOS_SECONDS", "75"))
+SECONDS: Final = float(os.environ.get("ARKFLOW_CHAOS_SECONDS", "120"))
 """How long each job is shot at."""
 
 SEED: Final = int(os.environ.get("ARKFLOW_CHAOS_SEED", "1"))

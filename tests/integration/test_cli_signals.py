@@ -2,12 +2,14 @@
 
 import array
 import fcntl
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -42,6 +44,28 @@ streams:
     output: {{type: drop}}
 """
 
+UNPUBLISHED = """\
+jobs:
+  - id: shown
+    version: 1
+    operators:
+      - {{id: rows, kind: source}}
+      - {{id: out, kind: sink}}
+    edges: [{{id: e, from: rows, to: out}}]
+    checkpoint: {{object_store_uri: "file://{folder}/store", interval_ms: 100}}
+    sources:
+      - operator_id: rows
+        input_type: file
+        config:
+          input_type: {{type: json, path: "{folder}/in.jsonl"}}
+          batch_rows: 10
+          rows_per_second: {rate}
+        time: {{mode: processing_time}}
+    sinks:
+      - {{operator_id: out, output_type: file, config: {{path: "{folder}/out", format: json}}}}
+"""
+ROWS = 600
+
 Program = subprocess.Popen[str]
 Start = Callable[[str], Program]
 
@@ -74,6 +98,14 @@ def heard(program: Program, text: str) -> None:
         if text in line:
             return
     pytest.fail(f"the program ended without saying: {text}")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Return when a condition holds that the program will fulfil."""
+    deadline_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
 def until_full(pipe: int) -> None:
@@ -149,6 +181,33 @@ def test_a_ctrl_c_after_sigterm_cancels(start: Start, tmp_path: Path) -> None:
     release.touch()
     program.communicate()
     assert program.returncode == 130
+
+
+def test_a_second_ctrl_c_ends_a_stop_whose_publication_fails_and_the_next_run_publishes(
+    start: Start, tmp_path: Path
+) -> None:
+    """D5, X1: a file stands where the output's folder was; what waited is in the checkpoint."""
+    rows = [json.dumps({"n": n}, separators=(",", ":")) for n in range(ROWS)]
+    (tmp_path / "in.jsonl").write_text("\n".join(rows))
+    out = tmp_path / "out"
+    program = start(UNPUBLISHED.format(folder=tmp_path, rate=100))
+    until(lambda: any(out.glob("part-*")))
+    shown = out.rename(tmp_path / "shown")
+    out.touch()
+    program.send_signal(signal.SIGINT)
+    heard(program, STOPPING_NOTE)
+    heard(program, "publishing fails")
+    program.send_signal(signal.SIGINT)
+    _, err = program.communicate()
+    assert program.returncode == 130
+    assert "shown: cancelled after " in err
+    out.unlink()
+    shown.rename(out)
+    again = start(UNPUBLISHED.format(folder=tmp_path, rate=100_000))
+    _, err = again.communicate()
+    assert again.returncode == 0, err
+    written = [line for part in sorted(out.iterdir()) for line in part.read_text().splitlines()]
+    assert written == rows
 
 
 def test_a_third_ctrl_c_waits_for_nothing(start: Start, tmp_path: Path) -> None:

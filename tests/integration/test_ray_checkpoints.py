@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from arkflow_kernel.errors import ActorLostError, FencedError
+from arkflow_kernel.metrics import Wait
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.runtime import coordinator_process
@@ -116,6 +117,10 @@ def coordinator_pid(running: Running) -> int:
     return handle.coordinator_pid
 
 
+def waits(running: Running) -> list[Wait]:
+    return [wait for each in running.status.waits.values() for wait in each]
+
+
 def assert_finished(running: Running, folder: pathlib.Path) -> None:
     job = running.end()
     assert job.outcome is not None
@@ -181,6 +186,26 @@ def test_a_stop_that_was_asked_of_a_coordinator_that_dies_is_carried_out_by_its_
     assert 0 < len(rows) < ROWS
     again = start(counted, choice=RestoreChoice(must_exist=True))
     assert_finished(again, tmp_path)
+
+
+def test_a_cancel_ends_a_stop_whose_publication_fails_and_the_next_run_publishes(
+    start: Start, counted: str, tmp_path: pathlib.Path
+) -> None:
+    """D5, X1: a file stands where the output's folder was; what waited is in the checkpoint."""
+    running = start(counted)
+    until_restorable(running)
+    shown = (tmp_path / "out").rename(tmp_path / "shown")
+    (tmp_path / "out").touch()
+    running.jobs.stop()
+    running.until(lambda: any("publishing fails" in wait.detail for wait in waits(running)))
+    assert running.job.outcome is None
+    running.jobs.cancel()
+    job = running.end()
+    assert job.outcome is not None
+    assert job.outcome.kind is OutcomeKind.CANCELLED, (job.outcome, causes(job.status()))
+    (tmp_path / "out").unlink()
+    shown.rename(tmp_path / "out")
+    assert_finished(start(counted, choice=RestoreChoice(must_exist=True)), tmp_path)
 
 
 def test_the_later_of_two_runs_of_a_job_wins_and_the_earlier_one_ends(
