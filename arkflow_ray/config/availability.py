@@ -1,11 +1,11 @@
 """What parses and this release does not do: one table, never silence.
 
-It holds what stands outside the JobSpec (the file's own sections, parts of a stream that compile
-to nothing) and the job fields that the kernel's own table, `job_availability`, does not know.
+It holds what stands outside the JobSpec: the file's own sections, and parts of a stream that
+compile to nothing. What a job may not ask for is in the kernel's own table, `job_availability`.
 Removing a row enables the feature.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,29 +31,20 @@ def _never(feature: str, instead: str) -> str:
 class Row:
     """A place, what is said about it, and the values that are accepted there.
 
-    `pattern` is a path with `[*]` for every item of a list. `null` is accepted everywhere. `only`
-    looks at the mapping that holds the key: where another refusal covers the key, it is False.
+    `pattern` is a path with `[*]` for every item of a list. `null` is accepted everywhere.
     """
 
     pattern: str
     sentence: str
     accepted: tuple[Any, ...] = ()
-    only: Callable[[dict[str, Any]], bool] = lambda _: True
 
     def steps(self) -> ConfigPath:
         """The pattern with `*` as a step for every index."""
         return parse_path(self.pattern.replace("[*]", f".{_ANY}"))
 
 
-def _processing_time(time: dict[str, Any]) -> bool:
-    return time.get("mode") != "event_time"
-
-
-_STREAM_STATE = _later("`state` of a stream", "event time and windows")
 _HUB = _never("the hub", "Ray manages the nodes; leave the key out")
 _SERVER = _later("the HTTP server (`health_check`)", "observability")
-_TIME = _later("event time", "windows")
-_LATENESS = _later("lateness", "event time and windows")
 
 TABLE: Final[tuple[Row, ...]] = (
     Row("plugins", _later("`plugins`", "the component catalogue"), ([],)),
@@ -76,10 +67,6 @@ TABLE: Final[tuple[Row, ...]] = (
     ),
     Row("streams[*].temporary", _later("`temporary`", "lookups and connectors"), ([],)),
     Row("streams[*].durability", _later("`durability` (the WAL)", "the inputs that need it")),
-    Row("streams[*].state", _STREAM_STATE),
-    Row("jobs[*].sources[*].time.timestamp_field", _TIME, only=_processing_time),
-    Row("jobs[*].sources[*].time.allowed_lateness_ms", _LATENESS, (0,), _processing_time),
-    Row("jobs[*].sources[*].time.late_event_policy", _LATENESS, ("drop",), _processing_time),
 )
 """Places that a file may fill and this release does not serve."""
 
@@ -96,7 +83,7 @@ def availability_issues(data: dict[str, Any]) -> list[Issue]:
         for path, parent in _matches(data, tuple(steps), ()):
             value = parent.get(str(key))
             accepted = any(type(value) is type(a) and value == a for a in (None, *row.accepted))
-            if not accepted and row.only(parent):
+            if not accepted:
                 issues.append(Issue(render_path((*path, key)), row.sentence))
     issues += _health_check(data.get("health_check"))
     for path, buffer in _matches(data, ("streams", _ANY, "buffer"), ()):

@@ -32,6 +32,7 @@ from arkflow_kernel.plan import (
 )
 from arkflow_kernel.stream_compiler import WORKERS_KEY
 from arkflow_kernel.topology import Topology, counts_keys
+from arkflow_kernel.window_plans import time_plan, window_plan
 from arkflow_kernel.wiring import Wiring, chain_id, wire
 
 PYTHON_TIMEOUT_MS: Final = 60_000
@@ -152,6 +153,7 @@ class _ChainPlanner:
             sinks=tuple(self._sink(name) for name in sinks),
             outputs=self._outputs(chain.line[-1]),
             error_output=self._error_output(chain, outlets),
+            late_output=self._late_output(chain, outlets),
             workers=self._workers(chain, middle),
             tasks=tuple(TaskId(f"{name}-{subtask}") for name in chain.operators),
             resources=_resources(self._topology.resources(chain.head)),
@@ -169,6 +171,7 @@ class _ChainPlanner:
             operator=OperatorId(name),
             component=component(spec.input_type, spec.config, spec.codec),
             rows_per_second=None if rate is None else float(rate),
+            time=time_plan(self._topology, name),
         )
 
     def _sink(self, name: str) -> SinkPlan:
@@ -189,19 +192,25 @@ class _ChainPlanner:
             kind=spec.kind,
             component=ComponentPlan(type=kind, config=config, name=spec.config.get("name")),
             timeout_ms=timeout,
-            state=self._state(spec) if counts_keys(spec) else None,
+            state=self._state(spec) if counts_keys(spec) or spec.kind == "window" else None,
+            window=window_plan(self._topology, spec) if spec.kind == "window" else None,
         )
 
     def _state(self, spec: OperatorSpec) -> StatePlan:
-        """What a stateful processor keeps: a running row count of each key (C.2, S1)."""
+        """What a window keeps, or a stateful processor: a row count of each key (C.2, S1).
+
+        Nothing in a window is forgotten by the clock, so it has no TTL.
+        """
         given = self._topology.job.state
+        counts = counts_keys(spec)
+        field = spec.config.get(STATE_OUTPUT_KEY, STATE_OUTPUT_DEFAULT)
         return StatePlan(
             namespace=STATE_NAMESPACE if given is None else given.namespace,
             key_fields=self._topology.keys(spec.id),
-            count_field=spec.config.get(STATE_OUTPUT_KEY, STATE_OUTPUT_DEFAULT),
+            count_field=field if counts else None,
             max_bytes=None if given is None else given.max_bytes,
             memory_bytes=STATE_MEMORY_BYTES if given is None else given.memory_bytes,
-            ttl_ms=None if given is None else given.ttl_ms,
+            ttl_ms=given.ttl_ms if given is not None and counts else None,
             max_parallelism=self._topology.job.max_parallelism,
         )
 
@@ -223,6 +232,17 @@ class _ChainPlanner:
             for edge in self._topology.error_edges.get(name, []):
                 return OutputId(edge.to)
         return None
+
+    def _late_output(self, chain: FusedChain, outlets: tuple[OutletPlan, ...]) -> OutputId | None:
+        """The outlet of the chain's late edges, else the side sink inside the chain (W6).
+
+        What is in one chain and judges rows of one source, or of several that agree, has one route.
+        """
+        for outlet in outlets:
+            if outlet.kind is EdgeKind.LATE:
+                return outlet.output
+        routes = dict(self._topology.late)
+        return next((OutputId(routes[name]) for name in chain.line if name in routes), None)
 
     def _workers(self, chain: FusedChain, middle: list[OperatorSpec]) -> int:
         """`thread_num` of the one source whose rows the chain gets; 1 where rows are kept (T2)."""

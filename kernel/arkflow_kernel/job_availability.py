@@ -12,7 +12,6 @@ from arkflow_kernel.errors import Issue
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.topology import Topology, is_aggregate
 
-EVENT_TIME: Final = "event time and windows"
 JOINS: Final = "joins and aggregates"
 SCALE_OUT: Final = "scale-out"
 CLUSTERS: Final = "clusters"
@@ -76,16 +75,11 @@ def _kind(kind: str) -> Finder:
     return _operators(lambda topology, name: topology.operators[name].kind == kind, "kind")
 
 
-def _event_time(topology: Topology) -> Iterator[str]:
+def _drift(topology: Topology) -> Iterator[str]:
     for i, source in enumerate(topology.job.sources):
-        if source.time.mode == "event_time":
-            yield f"sources[{i}].time.mode"
-
-
-def _late_route(topology: Topology) -> Iterator[str]:
-    for i, source in enumerate(topology.job.sources):
-        if source.time.mode != "event_time" and source.time.late_event_route is not None:
-            yield f"sources[{i}].time.late_event_route"
+        watermark = source.time.watermark
+        if watermark is not None and watermark.max_drift_ms is not None:
+            yield f"sources[{i}].time.watermark.max_drift_ms"
 
 
 def _parallel_ends(topology: Topology) -> list[str]:
@@ -118,9 +112,7 @@ def _set_to_one(topology: Topology) -> str:
 
 
 UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
-    Unavailable("a window operator", EVENT_TIME, _kind("window")),
-    Unavailable("event time", EVENT_TIME, _event_time),
-    Unavailable("a route for late rows", EVENT_TIME, _late_route),
+    Unavailable("`max_drift_ms`", SCALE_OUT, _drift),
     Unavailable("a join operator", JOINS, _kind("join")),
     Unavailable(
         "an aggregate operator without `config.type`",
@@ -166,7 +158,6 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
 
 __all__ = [
     "CLUSTERS",
-    "EVENT_TIME",
     "JOINS",
     "SCALE_OUT",
     "UNAVAILABLE",

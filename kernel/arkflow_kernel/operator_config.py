@@ -41,6 +41,13 @@ class AggregateConfig(Spec):
     as_: Annotated[Column | None, Field(alias="as")] = None
 
 
+def aggregate_name(aggregate: AggregateConfig) -> str:
+    """The column of an aggregate: its `as`, else `sum_price`, or `count` of rows."""
+    if aggregate.as_ is not None:
+        return aggregate.as_
+    return "_".join(part for part in (aggregate.function, aggregate.field) if part)
+
+
 class WindowConfig(Spec):
     """`config` of a `window` operator (D.8)."""
 
@@ -117,7 +124,7 @@ _Found = tuple[str, str, bool]
 
 
 def _window(config: WindowConfig) -> list[_Found]:
-    wanted = _SIZES[config.kind]
+    wanted = () if config.unit is not None else _SIZES[config.kind]
     found: list[_Found] = []
     for name in ("size_ms", "slide_ms", "gap_ms"):
         given = getattr(config, name) is not None
@@ -185,5 +192,6 @@ __all__ = [
     "AggregateConfig",
     "JoinConfig",
     "WindowConfig",
+    "aggregate_name",
     "config_issues",
 ]

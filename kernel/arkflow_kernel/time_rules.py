@@ -5,7 +5,7 @@ from typing import Any
 
 from arkflow_kernel.errors import Issue
 from arkflow_kernel.job import TimeSpec
-from arkflow_kernel.topology import Topology
+from arkflow_kernel.topology import Topology, on_event_time
 
 
 def time_issues(topology: Topology) -> Iterator[Issue]:
@@ -13,7 +13,7 @@ def time_issues(topology: Topology) -> Iterator[Issue]:
     for i, spec in enumerate(topology.job.sources):
         yield from _source(spec.operator_id, spec.time, f"sources[{i}].time")
     for i, operator in enumerate(topology.job.operators):
-        if operator.kind in ("window", "join"):
+        if operator.kind == "join" or on_event_time(operator):
             yield from _agreement(topology, operator.id, f"operators[{i}]")
         if operator.kind == "window":
             yield from _window(topology, operator.id, operator.config, f"operators[{i}].config")
@@ -24,6 +24,7 @@ def _source(name: str, time: TimeSpec, path: str) -> Iterator[Issue]:
         if time.watermark is not None:
             text = f"source '{name}' has processing time, which has no watermark; remove"
             yield Issue(f"{path}.watermark", f"{text} `watermark` or set `mode: event_time`")
+        yield from _without_effect(name, time, path)
         return
     if not time.timestamp_field:
         text = f"source '{name}' has event time and needs `timestamp_field`, the column that"
@@ -40,14 +41,20 @@ def _source(name: str, time: TimeSpec, path: str) -> Iterator[Issue]:
         yield Issue(f"{path}.watermark.out_of_orderness_ms", f"{text}; {advice}", warning=True)
 
 
-def _feeding(topology: Topology, operator: str) -> list[str]:
-    """Sources whose rows a window or join judges first."""
-    return [name for name in topology.sources if operator in topology.judges(name)]
+def _without_effect(name: str, time: TimeSpec, path: str) -> Iterator[Issue]:
+    """Keys that say something about event time, beside `mode: processing_time`."""
+    given = time.model_fields_set - {"mode", "watermark"}
+    for key in TimeSpec.model_fields:
+        value = getattr(time, key)
+        if key in given and value != TimeSpec.model_fields[key].default:
+            text = f"`{key}` has no effect: source '{name}' has processing time, in which nothing"
+            advice = "is late; remove it, or set `mode: event_time`"
+            yield Issue(f"{path}.{key}", f"{text} {advice}", warning=True)
 
 
 def _agreement(topology: Topology, operator: str, path: str) -> Iterator[Issue]:
     """Sources that feed one window or join agree on what late means (W6)."""
-    sources = _feeding(topology, operator)
+    sources = topology.judged_by(operator)
     for name in sources[1:]:
         first, other = topology.sources[sources[0]].time, topology.sources[name].time
         told = [
@@ -76,7 +83,7 @@ def _meaning(time: TimeSpec) -> dict[str, Any]:
 
 def _window(topology: Topology, name: str, config: dict[str, Any], path: str) -> Iterator[Issue]:
     own = config.get("allowed_lateness_ms")
-    for source in _feeding(topology, name):
+    for source in topology.judged_by(name):
         time = topology.sources[source].time
         given = "allowed_lateness_ms" in time.model_fields_set
         if own is not None and given and own != time.allowed_lateness_ms:

@@ -102,18 +102,26 @@ class Topology:
         return [*((edge.from_, edge.to) for edge in self.edges), *self.late]
 
     def judges(self, source: str) -> list[str]:
-        """Windows and joins that rows of a source reach first: they judge lateness (W6, J3)."""
+        """Windows on event time and joins that rows of a source reach first (W6, J3).
+
+        They judge lateness. In a window on processing time nothing is late, and the search ends.
+        """
         found, seen, queue = [], {source}, [source]
         while queue:
             for edge in self.outputs[queue.pop(0)]:
                 if edge.to in seen:
                     continue
                 seen.add(edge.to)
-                if self.operators[edge.to].kind in ("window", "join"):
+                operator = self.operators[edge.to]
+                if operator.kind == "join" or on_event_time(operator):
                     found.append(edge.to)
-                else:
+                elif operator.kind != "window":
                     queue.append(edge.to)
         return found
+
+    def judged_by(self, operator: str) -> list[str]:
+        """Sources whose rows a window or join judges first."""
+        return [name for name in self.sources if operator in self.judges(name)]
 
     def reach(self, starts: Iterable[str], links: Iterable[Link]) -> set[str]:
         """All operators that can be reached from the starts, which are included."""
@@ -164,6 +172,11 @@ def is_keyed(operator: OperatorSpec) -> bool:
     return operator.stateful or operator.kind in ("window", "join") or is_aggregate(operator)
 
 
+def on_event_time(operator: OperatorSpec) -> bool:
+    """Whether the operator is a window that fires by watermark (D.8)."""
+    return operator.kind == "window" and operator.config.get("trigger") in (None, "watermark")
+
+
 def counts_keys(operator: OperatorSpec) -> bool:
     """Whether a processor is wrapped in the running row count of each key (C.2)."""
     return (
@@ -183,4 +196,4 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(v for v in values if isinstance(v, str) and v)
 
 
-__all__ = ["Link", "Topology", "counts_keys", "is_aggregate", "is_keyed"]
+__all__ = ["Link", "Topology", "counts_keys", "is_aggregate", "is_keyed", "on_event_time"]

@@ -13,6 +13,7 @@ from arkflow_kernel.job import JobSpec, StreamSpec
 from arkflow_kernel.job_validation import validate_job
 from arkflow_kernel.plan import CheckpointPlan, EdgeKind, Mode
 from arkflow_kernel.stream_compiler import compile_stream
+from arkflow_kernel.testing.job_changes import WINDOW
 from arkflow_kernel.topology import Topology
 
 Jobs = Callable[..., JobSpec]
@@ -126,7 +127,7 @@ def test_a_partitioned_stage_has_a_chain_per_subtask_and_merges_behind() -> None
         "id": "w",
         "kind": "window",
         "parallelism": 2,
-        "config": {"key_field": "k"},
+        "config": WINDOW,
         "edge": {"partitioned": True},
     }
     graph = build_graph(_line({"id": "a"}, keyed))
@@ -158,9 +159,13 @@ def test_each_side_of_a_join_is_partitioned_by_its_own_key(job: Jobs) -> None:
 
 
 def test_a_window_over_all_rows_has_no_key() -> None:
-    config = {"key_field": "__arkflow_window_all"}
+    config = WINDOW | {"key_field": "__arkflow_window_all"}
     job = _line({"id": "w", "kind": "window", "config": config, "edge": {"partitioned": True}})
-    assert build_graph(job).edges[0].key_fields == ()
+    graph = build_graph(job)
+    assert graph.edges[0].key_fields == ()
+    [window] = graph.chain(graph.chains[1].chain).operators
+    assert window.state is not None
+    assert (window.state.key_fields, window.state.count_field) == ((), None)
 
 
 def _with_errors(job: JobSpec, *starts: str, **sink: Any) -> JobSpec:
@@ -201,13 +206,15 @@ def test_late_rows_leave_at_the_source_and_at_the_operator_that_judges_them() ->
         "late_event_policy": "route",
         "late_event_route": "bad",
     }
-    job = _line({"id": "a"}, {"id": "w", "kind": "window", "config": {"key_field": "k"}})
+    job = _line({"id": "a"}, {"id": "w", "kind": "window", "config": WINDOW})
     entry = _with_errors(job).model_dump(by_alias=True)
     entry["sources"][0]["time"] = time
     graph = build_graph(JobSpec.model_validate(entry))
     late = [(e.edge, e.source, e.fused) for e in graph.edges if e.kind is EdgeKind.LATE]
     assert late == [("late-in-bad", "in", True), ("late-w-bad", "w", True)]
-    assert graph.chains[0].tasks == ("in-0", "a-0", "w-0", "out-0", "bad-0")
+    [chain] = graph.chains
+    assert chain.tasks == ("in-0", "a-0", "w-0", "out-0", "bad-0")
+    assert (chain.late_output, chain.timed) == ("bad", True)
 
 
 def test_kept_rows_force_one_worker_and_other_chains_inherit_their_sources() -> None:

@@ -35,12 +35,10 @@ def _time(**keys: Any) -> Callable[[dict[str, Any]], None]:
 
 
 CASES = [
-    (_map(kind="window", config=WINDOW), "operators[1].kind", "event time and windows"),
-    (_time(mode="event_time"), "sources[0].time.mode", "event time and windows"),
     (
-        _time(mode="processing_time", late_event_route="totals"),
-        "sources[0].time.late_event_route",
-        "event time and windows",
+        _time(mode="event_time", timestamp_field="at", watermark={"max_drift_ms": 5}),
+        "sources[0].time.watermark.max_drift_ms",
+        "scale-out",
     ),
     (_map(kind="join", config={}), "operators[1].kind", "joins and aggregates"),
     (
@@ -123,6 +121,8 @@ def test_own_values_of_sources_and_sinks_lift_the_error_of_the_job(job: Jobs) ->
         _map(parallelism=2),
         _map(stateful=True, key_field="k"),
         _map(chain=False),
+        _map(kind="window", config=WINDOW),
+        _time(mode="event_time", timestamp_field="at", watermark={}, late_event_route="totals"),
         _with(restart={"strategy": "fixed"}),
         _with(restart={}),
         _with(channel={"capacity": 1}),
@@ -139,7 +139,7 @@ def test_what_runs_is_not_refused(job: Jobs, change: Callable[[dict[str, Any]], 
 
 def test_a_key_that_feeds_a_later_operator_is_reported_with_the_operator_only(job: Jobs) -> None:
     def change(entry: dict[str, Any]) -> None:
-        entry["operators"][1].update(kind="window", config=WINDOW)
+        entry["operators"][1].update(kind="join", key_field="k", config={})
         entry["edges"][0]["partitioned"] = True
 
     assert [issue.path for issue in unavailable(job(change))] == ["operators[1].kind"]
@@ -156,5 +156,6 @@ def test_a_fork_is_not_refused(job: Jobs) -> None:
 
 def test_a_stream_of_this_release_is_not_refused(stream: Callable[..., StreamSpec]) -> None:
     pipeline = {"chain": False, "processors": []}
-    spec = stream(error_output={"type": "drop"}, buffer={"type": "memory"}, pipeline=pipeline)
+    buffer = {"type": "tumbling_window", "interval": "1s"}
+    spec = stream(error_output={"type": "drop"}, buffer=buffer, pipeline=pipeline)
     assert unavailable(compile_stream(spec, 0).job) == []
