@@ -1,4 +1,4 @@
-"""Snapshots of the keyed states of one chain: seals become runs, runs objects (S5, S6, M7).
+"""Snapshots of the states of one chain: seals become runs, runs objects (S5, S6, M7).
 
 `seal` is called in the chain's lane, `upload` and `maintain` in its upload lane, meanwhile. What
 they share is a queue of seals a state, of frozen entries that nothing changes.
@@ -11,38 +11,19 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.checkpoint_ports import ObjectStore
-from arkflow_kernel.errors import CorruptObjectError, ProtocolError, RestoreError, StoreError
+from arkflow_kernel.errors import CorruptObjectError, ProtocolError, StoreError
 from arkflow_kernel.ids import CheckpointId, Generation
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.snapshot import Epoch, ObjectRef, RunRef, StateSnapshot, object_stem
-from arkflow_kernel.state.memory import MemoryState
-from arkflow_kernel.state.run_format import (
-    FORMAT_VERSION,
-    knows,
-    parsed_type,
-    read_batch,
-    to_batch,
-    unknown_version,
-    written,
-)
-from arkflow_kernel.state.run_rows import RunRows, widest
-from arkflow_kernel.state.sorted_run import SortedRun, merge_due, merged
+from arkflow_kernel.state.api import RunState, Sealed, StateLayout
+from arkflow_kernel.state.run_file import group_limits, limited, read_batch, written
+from arkflow_kernel.state.sorted_run import merge_due
 
 _ALIGNMENT = 64
 """Runs of an object begin at multiples of it, so that Arrow reads them in place."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Sealed:
-    """What changed up to a checkpoint, and the type ledger then."""
-
-    checkpoint: CheckpointId
-    changes: tuple[RunRows | SortedRun, ...]
-    types: tuple[pa.DataType, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +46,26 @@ class _Written:
 
 @dataclass(slots=True)
 class _Part:
-    """One state: what of it is sealed, written and uploaded. Runs are oldest first."""
+    """One state: what of it is sealed, written and uploaded. Runs are oldest first.
 
-    state: MemoryState
-    types: tuple[pa.DataType, ...]
-    sealed: "deque[_Sealed]" = field(default_factory=deque)
+    `layout` is that of the last seal that is written, or was restored.
+    """
+
+    state: RunState
+    layout: StateLayout
+    sealed: "deque[tuple[CheckpointId, Sealed]]" = field(default_factory=deque)
     written: list[_Written] = field(default_factory=list)
     runs: list[RunRef] = field(default_factory=list)
 
-    def changes_upto(self, checkpoint: CheckpointId) -> list[RunRows | SortedRun]:
+    def sealed_upto(self, checkpoint: CheckpointId) -> list[Sealed]:
         """What was sealed for this checkpoint and before; later seals stay."""
-        changes: list[RunRows | SortedRun] = []
-        while self.sealed and self.sealed[0].checkpoint <= checkpoint:
-            sealed = self.sealed.popleft()
-            changes += sealed.changes
-            self.types = sealed.types
-        return changes
+        found = []
+        while self.sealed and self.sealed[0][0] <= checkpoint:
+            _, sealed = self.sealed.popleft()
+            self.layout = sealed.layout
+            if sealed.changes:
+                found.append(sealed)
+        return found
 
     def uploaded(self, refs: dict[str, RunRef]) -> None:
         """What was written lies in the store, at these places."""
@@ -93,17 +78,30 @@ class _Part:
 
     def snapshot(self) -> StateSnapshot:
         """All runs that are uploaded."""
-        owner = self.state.owner
+        layout = self.layout
         return StateSnapshot(
             self.state.operator,
-            owner.namespace,
-            owner.name,
-            owner.key_fields,
-            tuple(str(kind) for kind in self.types),
-            str(owner.value_type),
+            layout.namespace,
+            layout.name,
+            layout.key_fields,
+            layout.key_types,
+            layout.value_type,
             tuple(self.runs),
-            FORMAT_VERSION,
+            layout.format_version,
+            layout.watermark,
         )
+
+
+def _layout(snapshot: StateSnapshot) -> StateLayout:
+    return StateLayout(
+        snapshot.namespace,
+        snapshot.name,
+        snapshot.key_fields,
+        snapshot.key_types,
+        snapshot.value_type,
+        snapshot.format_version,
+        snapshot.watermark,
+    )
 
 
 class ChainStates:
@@ -128,13 +126,13 @@ class ChainStates:
         self._numbers = Counter[str]()
         self._corrupt: CorruptObjectError | None = None
 
-    def joined(self, state: MemoryState) -> None:
+    def joined(self, state: RunState) -> None:
         """A state of the chain, once it is made; before `restore` and the first item."""
         if self._objects is not None:
             state.track()
         if self._objects is not None or self._spool is not None:
             state.spill_to(self._folder, f"{self._prefix}-{len(self._parts)}")
-        self._parts.append(_Part(state, state.types))
+        self._parts.append(_Part(state, state.layout))
 
     def _folder(self) -> Path:
         """Where spilled entries go; asked for when the first do."""
@@ -147,8 +145,7 @@ class ChainStates:
         """Freeze what changed since the last seal, between two items. In the lane; quick."""
         if self._objects is not None:
             for part in self._parts:
-                state = part.state
-                part.sealed.append(_Sealed(checkpoint, state.seal(), state.types))
+                part.sealed.append((checkpoint, part.state.seal()))
 
     def upload(self, upto: Epoch) -> tuple[tuple[StateSnapshot, ...], tuple[ObjectRef, ...]]:
         """The snapshots of all states as sealed for this checkpoint, and the new object, if any.
@@ -169,23 +166,14 @@ class ChainStates:
 
     def _write(self, part: _Part, upto: CheckpointId) -> None:
         """Make one run of all changes up to a checkpoint."""
-        owner = part.state.owner
-        runs = [
-            SortedRun.of(changes, owner) if isinstance(changes, RunRows) else changes
-            for changes in part.changes_upto(upto)
-        ]
-        if not runs:
-            return
-        if len(runs) == 1:
-            part.written.append(self._run(runs[0].batch))
-        else:
-            rows = merged(runs, keep_deleted=True)
-            part.written.append(self._run(to_batch(rows.in_order(), owner)))
+        sealed = part.sealed_upto(upto)
+        batch = part.state.written(sealed) if sealed else None
+        if batch is not None:
+            part.written.append(self._run(batch))
 
     def _run(self, batch: pa.RecordBatch, replaces: tuple[str, ...] = ()) -> _Written:
         data = written(batch)
-        groups = np.asarray(batch.column(0))
-        limits = (int(groups[0]), int(groups[-1]))
+        limits = group_limits(batch)
         run = f"{self._prefix}-{self._number('run')}"
         return _Written(run, data, batch.num_rows, limits, _checksum(data), replaces)
 
@@ -239,15 +227,13 @@ class ChainStates:
             return
         first, end = due
         runs = part.runs[first:end]
-        wall_ms = part.state.wall_ms
         read = [self._read(objects, ref) for ref in runs]
-        rows = merged(read, keep_deleted=first > 0, wall_ms=wall_ms)
-        if len(rows):
-            batch = to_batch(rows.in_order(), part.state.owner)
-            replaces = tuple(ref.run for ref in runs)
-            part.written.append(self._run(batch, replaces))
-        else:
+        oldest, newest = first == 0, end == len(part.runs)
+        batch = part.state.merged(read, part.layout, oldest=oldest, newest=newest)
+        if batch is None:
             part.runs[first:end] = []
+        else:
+            part.written.append(self._run(batch, tuple(ref.run for ref in runs)))
 
     def _rewrite(self, objects: ObjectStore) -> None:
         """Runs of objects less than half of whose bytes are live go into the next object."""
@@ -280,27 +266,34 @@ class ChainStates:
             return
         self._refs = {ref.name: ref for ref in objects}
         for part in self._parts:
-            owner = part.state.owner
-            whose = (part.state.operator, owner.namespace, owner.name)
+            whose = (part.state.operator, part.layout.namespace, part.layout.name)
             mine = [s for s in snapshots if (s.operator, s.namespace, s.name) == whose]
             if not mine:
                 continue
-            for snapshot in mine:
-                _fits(part.state, snapshot)
-            part.types = widest([tuple(map(parsed_type, s.key_types)) for s in mine])
             part.runs = [ref for snapshot in mine for ref in snapshot.runs]
             runs = [self._read(self._objects, ref) for ref in part.runs]
-            part.state.restore(runs, part.types)
+            self._restore(part, [_layout(snapshot) for snapshot in mine], runs)
 
-    def _read(self, objects: ObjectStore, ref: RunRef) -> SortedRun:
+    def _restore(self, part: _Part, layouts: list[StateLayout], runs: list[pa.RecordBatch]) -> None:
+        try:
+            part.state.restore(layouts, runs)
+        except (pa.ArrowException, ValueError) as error:
+            listed = ", ".join(sorted({f"'{ref.object}'" for ref in part.runs}))
+            raise CorruptObjectError(
+                f"the runs of state '{part.layout.name}' of operator '{part.state.operator}' in "
+                f"objects {listed} are none of it: {error}"
+            ) from error
+        part.layout = part.state.layout
+
+    def _read(self, objects: ObjectStore, ref: RunRef) -> pa.RecordBatch:
         data = self._bytes(objects, ref)
         try:
-            run = SortedRun(read_batch(data))
-        except (pa.ArrowException, OSError, ValueError) as error:
+            batch = read_batch(data)
+        except (pa.ArrowException, OSError) as error:
             raise CorruptObjectError(
-                f"run '{ref.run}' in object '{ref.object}' is no run of keyed state: {error}"
+                f"run '{ref.run}' in object '{ref.object}' is no run of a state: {error}"
             ) from error
-        return run.limited(ref.first_group, ref.last_group)
+        return limited(batch, ref.first_group, ref.last_group)
 
     def _bytes(self, objects: ObjectStore, ref: RunRef) -> pa.Buffer:
         """A run's bytes, proved. Raises `CorruptObjectError`."""
@@ -321,25 +314,6 @@ class ChainStates:
 
 def _checksum(data: pa.Buffer) -> str:
     return hashlib.blake2b(memoryview(data), digest_size=16).hexdigest()
-
-
-def _fits(state: MemoryState, snapshot: StateSnapshot) -> None:
-    """Raise `RestoreError` if the state cannot hold what the snapshot has."""
-    owner = state.owner
-    if not knows(snapshot.format_version):
-        version = unknown_version(snapshot.format_version)
-        raise RestoreError(f"operator '{state.operator}': {version}")
-    if snapshot.key_fields != owner.key_fields:
-        raise RestoreError(
-            f"operator '{state.operator}': its state '{owner.name}' has keys of "
-            f"{', '.join(snapshot.key_fields)}, and the job now keys by "
-            f"{', '.join(owner.key_fields)}; give the operator another id to start without it"
-        )
-    if snapshot.value_type != str(owner.value_type):
-        raise RestoreError(
-            f"operator '{state.operator}': its state '{owner.name}' has values of type "
-            f"{snapshot.value_type}, and this release keeps {owner.value_type}"
-        )
 
 
 __all__ = ["ChainStates"]

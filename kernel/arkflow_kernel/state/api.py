@@ -150,12 +150,14 @@ class RunState(Protocol):
         ...
 
     def merged(
-        self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool
+        self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool, newest: bool
     ) -> pa.RecordBatch | None:
         """One run that stands for these neighbours, oldest first; None if nothing is left.
 
         `layout` is that of the last seal whose runs are uploaded: what was let go of by then may
-        be left out. `oldest`: no older run precedes them, so deletions need not be kept.
+        be left out. `oldest`: no older run precedes them, so deletions need not be kept. `newest`:
+        no run that is uploaded follows them; later seals may. With both, they are all that was
+        known at `layout`.
         """
         ...
 

@@ -18,16 +18,24 @@ from arkflow_kernel.errors import ComponentError, ProcessingError
 from arkflow_kernel.ids import WallMs
 from arkflow_kernel.key_groups import key_groups
 from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT
-from arkflow_kernel.state.api import Found, StateAddress, StateEntries, StateJournal
+from arkflow_kernel.state.api import (
+    Found,
+    Sealed,
+    StateAddress,
+    StateEntries,
+    StateJournal,
+    StateLayout,
+)
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array, taken
 from arkflow_kernel.state.counting import Increments
 from arkflow_kernel.state.growing import Mask, Slots
 from arkflow_kernel.state.hot_table import HotTable
+from arkflow_kernel.state.key_columns import key_columns, state_error, widened_ledger
 from arkflow_kernel.state.key_form import restored
 from arkflow_kernel.state.key_rows import KeyRows, key_rows
-from arkflow_kernel.state.key_types import KeyTypeError, key_type, widened
-from arkflow_kernel.state.run_format import RunOwner
-from arkflow_kernel.state.run_rows import RunRows, Wanted, joined
+from arkflow_kernel.state.keyed_runs import check_fits, layout_of, merged_run, run_of
+from arkflow_kernel.state.run_format import RunOwner, parsed_type
+from arkflow_kernel.state.run_rows import RunRows, Wanted, joined, widest
 from arkflow_kernel.state.sorted_run import SortedRun, merged
 from arkflow_kernel.state.spilled import SpilledEntries
 from arkflow_kernel.state.state_entries import in_pieces
@@ -84,19 +92,7 @@ class MemoryState:
 
     def keys(self, batch: pa.RecordBatch) -> KeyRows:
         """The keys of a batch's rows."""
-        columns = []
-        for field in self._fields:
-            if field not in batch.schema.names:
-                raise self._failure(
-                    f"key field '{field}' is missing from the batch, whose columns are "
-                    f"{', '.join(batch.schema.names)}; set `key_field` to one of them"
-                )
-            columns.append(batch.column(field))
-        for field, column in zip(self._fields, columns, strict=True):
-            try:
-                key_type(column.type)
-            except KeyTypeError as error:
-                raise self._failure(f"key field '{field}': {error}") from error
+        columns = key_columns(batch, self._fields, self.operator)
         keys = key_rows(columns)
         self._widened(keys)
         return keys
@@ -257,11 +253,9 @@ class MemoryState:
             self._forget(self._table.expired(wall_ms))
         self._compact()
         self._table.values.settle()
-        if self._spool is not None and self._budget is not None and self._over(self._budget):
+        over = self._budget is not None and self.memory_bytes > self._budget
+        if over and self._spool is not None and self._table.size:
             self._spill()
-
-    def _over(self, budget: int) -> bool:
-        return self._table.size > 0 and self.memory_bytes > budget
 
     def _compact(self) -> None:
         """Take back slots without an entry, but for those whose deletion is still to be told."""
@@ -309,14 +303,34 @@ class MemoryState:
         """
         self._spool = folder, prefix
 
-    def seal(self) -> tuple[RunRows | SortedRun, ...]:
+    @property
+    def layout(self) -> StateLayout:
+        """Its name, its keys and the type ledger now (S10)."""
+        return layout_of(self.owner, self.types)
+
+    def seal(self) -> Sealed:
         """Everything that changed since the last seal, oldest first; between two items."""
         changed = self._gathered()
         if len(changed):
             spilled = self._spilled
             self._waiting.append(changed if spilled is None else spilled.append(changed))
         waiting, self._waiting = tuple(self._waiting), []
-        return waiting
+        return Sealed(waiting, self.layout)
+
+    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
+        """One run of what was sealed."""
+        return run_of(sealed, self.owner)
+
+    def merged(
+        self,
+        runs: Seq[pa.RecordBatch],
+        layout: StateLayout,  # noqa: ARG002  # nothing here depends on it
+        *,
+        oldest: bool,
+        newest: bool,  # noqa: ARG002
+    ) -> pa.RecordBatch | None:
+        """The newest entry of each key; tombstones and expired entries go if it is the oldest."""
+        return merged_run(runs, self.owner, keep_deleted=not oldest, wall_ms=self.wall_ms)
 
     def _gathered(self) -> RunRows:
         slots = self._table.changed()
@@ -346,13 +360,17 @@ class MemoryState:
         folder, prefix = self._spool
         return SpilledEntries(folder(), prefix, self.owner)
 
-    def restore(self, runs: Seq[SortedRun], types: tuple[pa.DataType, ...]) -> None:
+    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
         """Hold what these runs say, oldest first; before the first item.
 
         Runs that are larger than the budget stay runs, in local files.
         """
-        self.types = types
-        runs = [run for run in runs if len(run)]
+        for layout in layouts:
+            check_fits(layout, self.owner)
+        self.types = widest([tuple(map(parsed_type, each.key_types)) for each in layouts])
+        self._hold([SortedRun(batch) for batch in runs if batch.num_rows])
+
+    def _hold(self, runs: list[SortedRun]) -> None:
         size = sum(run.batch.nbytes for run in runs)
         if self._spool is not None and self._budget is not None and size > self._budget:
             self._spilled = self._local_runs()
@@ -368,16 +386,10 @@ class MemoryState:
     # --- types, errors -------------------------------------------------------------------------
 
     def _widened(self, keys: KeyRows) -> tuple[pa.DataType, ...]:
-        types = []
-        for field, known, found in zip(self._fields, self.types, keys.types, strict=True):
-            try:
-                types.append(known if known == found else widened(known, found))
-            except KeyTypeError as error:
-                raise self._failure(f"key field '{field}': {error}") from error
-        return tuple(types)
+        return widened_ledger(self._fields, self.types, keys.types, self.operator)
 
     def _failure(self, cause: str) -> ProcessingError:
-        return ProcessingError(self.operator, cause, error_class="StateError")
+        return state_error(self.operator, cause)
 
 
 def _nothing() -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc
 
 from arkflow_kernel.errors import RestoreError
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array, raw
@@ -85,25 +84,6 @@ def _named(name: str, others: list[str]) -> str:
     while name in others:
         name += "_"
     return name
-
-
-def written(batch: pa.RecordBatch) -> pa.Buffer:
-    """A run's bytes."""
-    sink = pa.BufferOutputStream()
-    with ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue()
-
-
-def read_batch(source: Any) -> pa.RecordBatch:
-    """The batch of a run, over the memory of its buffer or mapped file.
-
-    Raises `pa.ArrowInvalid` or `OSError` for what is no run.
-    """
-    reader = ipc.open_file(source)
-    if reader.num_record_batches != 1:
-        raise pa.ArrowInvalid(f"a run has one record batch, not {reader.num_record_batches}")
-    return reader.get_batch(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +239,6 @@ __all__ = [
     "knows",
     "laid_out",
     "parsed_type",
-    "read_batch",
     "to_batch",
     "unknown_version",
-    "written",
 ]

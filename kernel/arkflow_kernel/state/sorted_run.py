@@ -1,4 +1,4 @@
-"""One immutable run: found by key, limited to key groups, merged with others (S6, M7)."""
+"""One immutable run: found by key, merged with others (S6, M7)."""
 
 from collections.abc import Sequence as Seq
 
@@ -28,14 +28,6 @@ class SortedRun:
 
     def __len__(self) -> int:
         return self.batch.num_rows
-
-    def limited(self, first: int, last: int) -> "SortedRun":
-        """The part of key groups `first` to `last`, both included; over the same memory."""
-        start = int(np.searchsorted(self.groups, first))
-        end = int(np.searchsorted(self.groups, last, side="right"))
-        if end - start == len(self):
-            return self
-        return SortedRun(self.batch.slice(start, max(0, end - start)), self.layout)
 
     def rows(self) -> RunRows:
         """All its entries."""

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from arkflow_kernel.errors import ResourceError
 from arkflow_kernel.state.growing import Mask, Slots
-from arkflow_kernel.state.run_format import RunOwner, read_batch, to_batch, written
+from arkflow_kernel.state.run_file import read_batch, written
+from arkflow_kernel.state.run_format import RunOwner, to_batch
 from arkflow_kernel.state.run_rows import RunRows, Wanted, joined
 from arkflow_kernel.state.sorted_run import SortedRun, merge_due, merged, newest
 
