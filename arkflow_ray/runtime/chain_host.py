@@ -116,7 +116,7 @@ class ChainHost:
     @property
     def commits(self) -> bool:
         """Whether the source's own system hears what is settled."""
-        return self._work.commits
+        return self._work.opened.commits
 
     def open(
         self, restored: RestoredChain = NOTHING_RESTORED, secret: bytes | None = None
@@ -135,7 +135,7 @@ class ChainHost:
                 self._work.close()
                 raise
         self._task = ChainTask(
-            self._plan, self._generation, commits=self._work.commits, restored=restored
+            self._plan, self._generation, opened=self._work.opened, restored=restored
         )
         return address
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from arkflow_kernel.chain_work import LaneKey, lane_of
 from arkflow_kernel.ids import ChainId, RequestToken
-from arkflow_kernel.lane import LaneSchedule
+from arkflow_kernel.lane_schedule import LaneSchedule
 from arkflow_kernel.protocol import (
     ChainEvent,
     ItemDone,

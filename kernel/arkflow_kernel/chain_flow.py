@@ -5,17 +5,19 @@ A part of `task.py`, which says when: this holds the parts and hands batches on 
     read or Deliver ─▶ submit ─▶ publish slices ─▶ write or Emit ─▶ settle ─▶ commit or grant
 
 `read_lane` says when to read, `inlet` watches one input channel, `item_queue` keeps the order of
-the lane, `output_lanes` feeds sinks (`write_lane`) and channels (`outbox`), `commit` knows what is
-settled, `chain_rounds` what a checkpoint round needs next. A cut has its place in the order of the
-items (B0): its seal is an item, and the barrier leaves when all rows before it have left.
+the lane, `chain_clock` knows what time it is there, `output_lanes` feeds sinks (`write_lane`) and
+channels (`outbox`), `commit` knows what is settled, `chain_rounds` what a checkpoint round needs
+next. A cut has its place in the order of the items (B0): its seal is an item, and the barrier
+leaves when all rows before it have left. So has time (W11).
 """
 
 from collections import Counter
 
 from arkflow_kernel.bad_rows import Origin, bad_row_error
-from arkflow_kernel.chain_rounds import ChainRounds
+from arkflow_kernel.chain_clock import ChainClock, OpenedSource
+from arkflow_kernel.chain_rounds import ChainRounds, CutPlace
 from arkflow_kernel.commit import SettlementQueue, SourceCommits, SourceCuts
-from arkflow_kernel.envelope import Barrier, Data
+from arkflow_kernel.envelope import Barrier, Data, Watermark
 from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs, SplitId
 from arkflow_kernel.inlet import Inlets
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
@@ -23,7 +25,9 @@ from arkflow_kernel.metrics import ChainStatistics, OperatorCounts, Wait
 from arkflow_kernel.output_lanes import OutputLanes
 from arkflow_kernel.outstanding import Outstanding
 from arkflow_kernel.plan import ChainPlan, Mode
+from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import (
+    AdvanceItem,
     ChainCommand,
     CommitPermit,
     CommitSource,
@@ -37,6 +41,7 @@ from arkflow_kernel.protocol import (
     SealItem,
     SourceRead,
     Submit,
+    TickItem,
     WriteDone,
 )
 from arkflow_kernel.read_lane import ReadLane
@@ -47,7 +52,7 @@ class ChainFlow:
     """The parts of one chain, and what moves between them. `commands` collects what is ordered."""
 
     def __init__(
-        self, plan: ChainPlan, generation: Generation, restored: RestoredChain, *, commits: bool
+        self, plan: ChainPlan, generation: Generation, restored: RestoredChain, opened: OpenedSource
     ) -> None:
         self._plan = plan
         self._generation = generation
@@ -62,7 +67,8 @@ class ChainFlow:
         # In checkpoint mode no settlement travels (F4): a batch has nothing to wait for.
         self.settlement = SettlementQueue(len(self.outputs) if self.acks else 0)
         kind = SourceCommits if self.acks else SourceCuts
-        self.commits: SourceCommits | SourceCuts = kind(restored.sources, commits=commits)
+        self.commits: SourceCommits | SourceCuts = kind(restored.sources, commits=opened.commits)
+        self.time = ChainClock(plan, self.inlets, restored, opened.splits)
         self.rounds = ChainRounds(plan, generation, restored)
         self.outstanding = Outstanding(plan.chain)
         self._counts = {op.operator: OperatorCounts(op.operator) for op in plan.operators}
@@ -80,7 +86,8 @@ class ChainFlow:
     def read(self, event: SourceRead) -> None:
         """The source answered."""
         self.outstanding.answered(event.token, ReadSource)
-        self.source.answered(event.result, event.size_bytes, event.at.now_ms)
+        self.source.answered(event)
+        self.time.answered(event)
         self.count("bytes_in", event.size_bytes)
 
     def delivered(self, channel: ChannelId, envelope: Data, now_ms: MonotonicMs) -> None:
@@ -100,6 +107,7 @@ class ChainFlow:
     def item_done(self, event: ItemDone) -> None:
         """The lane answered."""
         self.outstanding.answered(event.token, Submit, NextSlice)
+        self.time.timer_ms = event.timer
         if self.items.answered(event).batch is not None:
             self.rounds.item_done(event.at.now_ms)
         for counts in event.counts:
@@ -158,6 +166,8 @@ class ChainFlow:
             self._processed(done.batch)
         elif done is not None and done.checkpoint is not None:
             self.outputs.seal(self.rounds.sealed(done.checkpoint))
+        elif done is not None and done.said is not None:
+            self.outputs.say(done.said, now_ms)
         return done is not None
 
     def _processed(self, batch: BatchRef) -> None:
@@ -184,12 +194,17 @@ class ChainFlow:
             taken = self.source.take()
             if taken is None:
                 return
-            read, sequence, size_bytes = taken
+            (read, size_bytes, time), sequence = taken
             if read.bad is not None and read.bad.num_rows and self._plan.error_output is None:
                 raise bad_row_error(read.bad, read.origin)
             self.commits.track(read.split, sequence, read.position, ended=read.split_ended)
+            if time is not None:
+                self.time.submitted(read, time)
+                self.count("invalid_times", time.invalid)
+                self.count("ahead_rows", time.ahead)
             ref = BatchRef(read.split, sequence, read.batch.num_rows, size_bytes)
-            item = RunItem(self.outstanding.token(), read.batch, read.bad, read.origin)
+            token = self.outstanding.token()
+            item = RunItem(token, read.batch, read.bad, read.origin, read.untimed)
             self._submit_batch(item, ref, now_ms)
             self.count("bad_rows", 0 if read.bad is None else read.bad.num_rows)
             self.count("skipped_rows", read.skipped)
@@ -207,14 +222,59 @@ class ChainFlow:
             self.source.reading(token)
             self.order(ReadSource(token))
 
+    # --- time ----------------------------------------------------------------------------------
+
+    def pass_time(self, at: Moment) -> None:
+        """Say what is new of time, and let operators have the tick that they asked for."""
+        self.time.passed(at)
+        self._say_time(at.now_ms)
+        if self.time.tick_due(at) and not self.items.time_waits:
+            self.time.ticking()
+            token = self.outstanding.token()
+            self.items.ticking(token, at.now_ms)
+            self.order(Submit(TickItem(token)))
+
+    def _say_time(self, now_ms: MonotonicMs, *, at_cut: bool = False) -> None:
+        """Give time its place behind the batches submitted so far (W11).
+
+        Operators get one watermark at a time, unless a cut is to hold the newest (W13).
+        """
+        while (said := self.time.next()) is not None:
+            advances = self._plan.timed and self.time.rises(said)
+            if advances and self.items.time_waits and not at_cut:
+                return
+            self.time.took(said)
+            if advances and isinstance(said, Watermark):
+                token = self.outstanding.token()
+                self.items.advancing(token, said, now_ms)
+                self.order(Submit(AdvanceItem(token, said.time_ms)))
+            else:
+                self.items.passing(said, now_ms)
+
+    def start(self, now_ms: MonotonicMs) -> None:
+        """The attempt begins: channels are reset, and hear the watermark that was restored."""
+        self.outputs.start(self._generation)
+        if self.finished:  # it was, before it was restored: no rows follow (B8)
+            self.time.end()
+            self.outputs.end(stopped=False)
+        elif self.time.watermark is not None:
+            self.outputs.say(Watermark(self.time.watermark), now_ms)
+
     # --- cuts and the end ----------------------------------------------------------------------
 
     def seal(self, barrier: Barrier, now_ms: MonotonicMs) -> None:
         """The cut (B0): what was submitted before it belongs to it, nothing else does."""
+        self._say_time(now_ms, at_cut=True)
         token, checkpoint = self.outstanding.token(), barrier.round_id
-        sources, inputs = self.commits.cut(checkpoint), self.inlets.snapshots()
+        place = CutPlace(
+            self.commits.cut(checkpoint),
+            self.time.cut(),
+            self.inlets.snapshots(),
+            self.time.watermark,
+            self.finished,
+        )
         self.items.sealing(token, checkpoint, now_ms)
-        self.rounds.cut(barrier, sources, inputs, now_ms, finished=self.finished)
+        self.rounds.cut(barrier, place, now_ms)
         self.order(Submit(SealItem(token, checkpoint)))
 
     def finish(self, now_ms: MonotonicMs) -> bool:
@@ -222,10 +282,16 @@ class ChainFlow:
         if not self.items.has_room:
             return False
         self.finished = True
+        self.time.end()
         token = self.outstanding.token()
         self.items.submitted(token, None, now_ms)
         self.order(Submit(FinishItem(token)))
         return True
+
+    def end(self, *, stopped: bool) -> None:
+        """Every row has left the lane, and none follows."""
+        self.time.end()
+        self.outputs.end(stopped=stopped)
 
     @property
     def settled(self) -> bool:
@@ -247,6 +313,7 @@ class ChainFlow:
             channels=self.outputs.channel_statistics(),
             operators=tuple(self._counts.values()),
             rows_to=tuple(self.outputs.rows_to.items()),
+            watermark=self.time.watermark,
         )
 
     def waits(self, now_ms: MonotonicMs) -> tuple[Wait, ...]:
@@ -264,6 +331,7 @@ class ChainFlow:
         self.inlets.validate()
         self.commits.validate()
         self.rounds.validate()
+        self.time.validate()
         self.outstanding.validate()
         assert all(count.conserved() for count in self._counts.values()), self._counts
 

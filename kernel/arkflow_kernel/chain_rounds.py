@@ -19,6 +19,7 @@ from arkflow_kernel.ids import (
     NO_CHECKPOINT,
     ChannelId,
     CheckpointId,
+    EventTimeMs,
     Generation,
     MonotonicMs,
     OutputId,
@@ -46,8 +47,20 @@ from arkflow_kernel.snapshot import (
     RestoredChain,
     RoundAnswer,
     SinkToken,
+    SplitTime,
     StateSnapshot,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CutPlace:
+    """Where a chain is at a cut: what its machine knows of it (B0, 1 and 3)."""
+
+    sources: tuple[SplitPosition, ...] = ()
+    times: tuple[SplitTime, ...] = ()
+    inputs: tuple[InputSnapshot, ...] = ()
+    watermark: EventTimeMs | None = None
+    finished: bool = False
 
 
 @dataclass(slots=True)
@@ -60,9 +73,7 @@ class Cut:
 
     round_id: CheckpointId
     kind: RoundKind
-    sources: tuple[SplitPosition, ...]
-    inputs: tuple[InputSnapshot, ...]
-    finished: bool
+    place: CutPlace
     at_ms: MonotonicMs
     sealing: set[OutputId] | None = None
     uploading_ms: MonotonicMs | None = None
@@ -151,19 +162,11 @@ class ChainRounds:
 
     # --- stages of a cut -----------------------------------------------------------------------
 
-    def cut(
-        self,
-        barrier: Barrier,
-        sources: tuple[SplitPosition, ...],
-        inputs: tuple[InputSnapshot, ...],
-        now_ms: MonotonicMs,
-        *,
-        finished: bool,
-    ) -> None:
+    def cut(self, barrier: Barrier, place: CutPlace, now_ms: MonotonicMs) -> None:
         """The seal of a round goes to the lane: this is its cut (B0)."""
         assert barrier.round_id > self._begun
         self._begun = barrier.round_id
-        self._cuts.append(Cut(barrier.round_id, barrier.kind, sources, inputs, finished, now_ms))
+        self._cuts.append(Cut(barrier.round_id, barrier.kind, place, now_ms))
 
     def item_done(self, now_ms: MonotonicMs) -> None:
         """The lane has done a batch: cuts that it sealed before pause it no longer."""
@@ -226,15 +229,18 @@ class ChainRounds:
     def _snapshot(self, cut: Cut, states: tuple[StateSnapshot, ...]) -> ChainSnapshot:
         listed = {run.object for state in states for run in state.runs}
         self._objects = {name: ref for name, ref in self._objects.items() if name in listed}
+        place = cut.place
         return ChainSnapshot(
             self._plan.chain,
             self._plan.tasks,
-            cut.sources,
-            cut.inputs,
-            cut.finished,
+            place.sources,
+            place.inputs,
+            place.finished,
             states,
             tuple(lane.snapshot() for lane in self._lanes.values()),
             tuple(self._objects[name] for name in sorted(listed)),
+            place.times,
+            place.watermark,
         )
 
     # --- publication ---------------------------------------------------------------------------
@@ -311,4 +317,4 @@ def _phases(cut: Cut, now_ms: MonotonicMs) -> ChainPhases:
     return ChainPhases(cut.pause_ms, sealed_ms, now_ms - cut.uploading_ms)
 
 
-__all__ = ["ChainRounds"]
+__all__ = ["ChainRounds", "CutPlace"]

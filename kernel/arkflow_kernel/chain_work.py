@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, cast
 
+from arkflow_kernel.chain_clock import NO_SOURCE, OpenedSource
 from arkflow_kernel.checkpoint_ports import EpochSink, ObjectStore, Staging
 from arkflow_kernel.errors import ArkflowError, ComponentError, SinkError, SourceError, StoreError
+from arkflow_kernel.event_time_gate import EventTimeGate
 from arkflow_kernel.ids import (
     FIRST_GENERATION,
     CheckpointId,
@@ -33,6 +35,7 @@ from arkflow_kernel.ports import (
     WriteReceipt,
 )
 from arkflow_kernel.protocol import (
+    AdvanceItem,
     ChainEvent,
     CommitPermit,
     CommitSource,
@@ -54,6 +57,7 @@ from arkflow_kernel.protocol import (
     SourceCommitted,
     SourceRead,
     Submit,
+    TickItem,
     TokensPublished,
     UploadFailed,
     UploadSnapshot,
@@ -72,6 +76,7 @@ from arkflow_kernel.snapshot import (
 )
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
+from arkflow_kernel.window.building import window_operator
 
 
 class ComponentFactory(Protocol):
@@ -152,6 +157,8 @@ class ChainWork:
         self._logged_upto: CheckpointId | None = None
         self._guard = ResourceGuard()
         self._source = None if plan.source is None else components.source(plan.source)
+        self._gate = _gate(plan)
+        self._opened = NO_SOURCE if self._source is None else OpenedSource(self._source.commits)
         self._journal = CommitOnAck(lambda: clock.moment().wall_ms)
         self._states = ChainStates(plan, generation, objects)
         self._operators = [self._operator(op, components) for op in plan.operators]
@@ -176,7 +183,9 @@ class ChainWork:
         self._epochs[plan.output] = cast(EpochSink, components.sink(plan, staging))
 
     def _operator(self, plan: OperatorPlan, components: ComponentFactory) -> Operator:
-        """The component, behind what its keyed state adds."""
+        """The component, behind what its keyed state adds; a window is the kernel's own."""
+        if plan.window is not None:
+            return window_operator(plan, self._journal, self._states)
         operator = components.operator(plan, self.plan.workers)
         if plan.state is None:
             return operator
@@ -184,9 +193,9 @@ class ChainWork:
         return counted(operator, plan.operator, plan.state, self._journal, self._states)
 
     @property
-    def commits(self) -> bool:
-        """Whether the source wants to hear what is settled."""
-        return self._source is not None and self._source.commits
+    def opened(self) -> OpenedSource:
+        """What the source said when it was opened."""
+        return self._opened
 
     @property
     def replay(self) -> ReplayKind | None:
@@ -201,7 +210,7 @@ class ChainWork:
         resources = [Resource("state", lambda: self._restore(snapshot), self._states.close)]
         plan, source = self.plan.source, self._source
         if plan is not None and source is not None:
-            opening = _opening(plan.operator, SourceError, lambda: source.open(restored.sources))
+            opening = _opening(plan.operator, SourceError, lambda: self._open(source, restored))
             resources.append(Resource(f"source '{plan.operator}'", opening, source.close))
         for op, operator in zip(self.plan.operators, self._operators, strict=True):
             opening = _opening(op.operator, ComponentError, operator.open)
@@ -214,6 +223,12 @@ class ChainWork:
             publishing = Resource("tokens", lambda: self._publish_restored(restored), _nothing)
             resources.append(publishing)
         self._guard.open(resources)
+
+    def _open(self, source: SourceReader, restored: RestoredChain) -> None:
+        source.open(restored.sources)
+        self._opened = OpenedSource(source.commits, tuple(source.splits()))
+        if self._gate is not None:
+            self._gate.restore(restored.times)
 
     def _restore(self, snapshot: ChainSnapshot | None) -> None:
         if snapshot is not None:
@@ -241,8 +256,8 @@ class ChainWork:
                     return self._commit(request)
                 case Submit(item=SealItem() as item):
                     self._states.seal(item.checkpoint)
-                    return ItemDone(self._clock.moment(), request.token, LaneSlice())
-                case Submit(item=RunItem() | FinishItem() as item):
+                    return self._item_done(request.token, LaneAnswer(LaneSlice(), more=False))
+                case Submit(item=RunItem() | AdvanceItem() | TickItem() | FinishItem() as item):
                     return self._item_done(request.token, self._lane.run(item))
                 case NextSlice():
                     return self._item_done(request.token, self._lane.next_slice(request.token))
@@ -274,11 +289,13 @@ class ChainWork:
         plan, source = self.plan.source, self._source
         assert plan is not None
         assert source is not None
-        now_ms = self._clock.moment().now_ms
+        at, time = self._clock.moment(), None
         with _Failing(plan.operator, SourceError, "read"):
-            result = source.read(now_ms)
+            result = source.read(at.now_ms)
+            if self._gate is not None and isinstance(result, SourceBatch):
+                result, time = self._gate.apply(result, at.wall_ms)
         size_bytes = result.batch.nbytes if isinstance(result, SourceBatch) else 0
-        return SourceRead(self._clock.moment(), request.token, result, size_bytes)
+        return SourceRead(self._clock.moment(), request.token, result, size_bytes, time)
 
     def _commit(self, request: CommitSource) -> SourceCommitted:
         plan, source = self.plan.source, self._source
@@ -332,7 +349,17 @@ class ChainWork:
             self._epochs[output].publish(token, permit)
 
     def _item_done(self, token: RequestToken, answer: LaneAnswer) -> ItemDone:
-        return ItemDone(self._clock.moment(), token, answer.slice, answer.more, answer.counts)
+        timer = self._lane.timer()
+        return ItemDone(
+            self._clock.moment(), token, answer.slice, answer.more, answer.counts, timer
+        )
+
+
+def _gate(plan: ChainPlan) -> EventTimeGate | None:
+    source = plan.source
+    if source is None or source.time is None:
+        return None
+    return EventTimeGate(source.time, source.operator, late_route=plan.late_output is not None)
 
 
 class _Failing:

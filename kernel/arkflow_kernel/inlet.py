@@ -13,6 +13,7 @@ from arkflow_kernel.ids import ChannelId, Generation, Sequence
 from arkflow_kernel.plan import ChainPlan, ChannelPlan
 from arkflow_kernel.protocol import GrantCredit
 from arkflow_kernel.snapshot import InputSnapshot
+from arkflow_kernel.watermark import ChannelTimes
 
 
 class Inlet:
@@ -72,6 +73,7 @@ class Inlets:
 
     def __init__(self, plan: ChainPlan, generation: Generation) -> None:
         self._inlets = {input.channel: Inlet(input, generation) for input in plan.inputs}
+        self.times = ChannelTimes(self._inlets)
 
     def __contains__(self, channel: ChannelId) -> bool:
         return channel in self._inlets
@@ -83,6 +85,7 @@ class Inlets:
     def delivered(self, channel: ChannelId, envelope: Envelope) -> None:
         """An envelope was taken off a queue. `ChannelError` if it may not come now."""
         self._inlets[channel].delivered(envelope)
+        self.times.delivered(channel, envelope)
 
     def taken(self, stream: StreamKey, sequence: Sequence) -> None:
         """The results of a batch have left the lane; nothing for a batch of a source."""
@@ -105,7 +108,12 @@ class Inlets:
     def snapshots(self) -> tuple[InputSnapshot, ...]:
         """The inputs at a cut (B0, 3)."""
         return tuple(
-            InputSnapshot(channel, inlet.ended and not inlet.stopped)
+            InputSnapshot(
+                channel,
+                inlet.ended and not inlet.stopped,
+                self.times.at(channel).watermark,
+                self.times.at(channel).idle,
+            )
             for channel, inlet in self._inlets.items()
         )
 

@@ -18,7 +18,7 @@ from arkflow_kernel.errors import ActorLostError, ArkflowError, ComponentError
 from arkflow_kernel.ids import ChainId, ChannelId, Generation, MonotonicMs
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
-from arkflow_kernel.lane import LaneSchedule
+from arkflow_kernel.lane_schedule import LaneSchedule
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
 from arkflow_kernel.log_work import LogCommand, perform_log
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
@@ -321,10 +321,10 @@ class InlineJob(KernelHandle):
         except ArkflowError as error:
             outcome = ChainOutcome(OutcomeKind.FAILED, error)
             return ChainEnded(self._clock.moment(), plan.chain, command.generation, outcome)
-        task = ChainTask(plan, command.generation, commits=work.commits, restored=command.restored)
+        task = ChainTask(plan, command.generation, opened=work.opened, restored=command.restored)
         self._chains[plan.chain] = InlineChain(plan, command.generation, work, task)
         moment = self._clock.moment()
-        return ChainReady(moment, command.token, plan.chain, work.replay, work.commits)
+        return ChainReady(moment, command.token, plan.chain, work.replay, work.opened.commits)
 
     def _ended(self, chain: InlineChain, outcome: ChainOutcome) -> None:
         """Close the chain's components, then report (T4)."""

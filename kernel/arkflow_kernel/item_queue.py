@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from arkflow_kernel.commit import StreamKey
+from arkflow_kernel.envelope import Idle, Watermark
 from arkflow_kernel.ids import CheckpointId, MonotonicMs, RequestToken, Sequence
 from arkflow_kernel.limits import LANE_ITEMS_QUEUED_MAX, STALL_TIMEOUT_MS
 from arkflow_kernel.metrics import Wait
@@ -27,14 +28,17 @@ class BatchRef:
 
 @dataclass(slots=True)
 class Item:
-    """A submitted item: a batch, a seal (its checkpoint), or with neither the `Finish`.
+    """A submitted item: a batch, a seal (its checkpoint), time that passes, a tick or the finish.
 
-    `taken` batches of its slice have left.
+    `said` leaves behind the item's rows. `light` items are not bounded: there is one of each kind
+    at most, and they hold no batch. `taken` batches of the slice have left.
     """
 
-    token: RequestToken
-    batch: BatchRef | None
+    token: RequestToken | None
+    batch: BatchRef | None = None
     checkpoint: CheckpointId | None = None
+    said: Watermark | Idle | None = None
+    light: bool = True
     slice: LaneSlice | None = None
     taken: int = 0
     more: bool = False
@@ -49,19 +53,19 @@ class ItemQueue:
         self._items: deque[Item] = deque()
         self._by_token: dict[RequestToken, Item] = {}
         self._progress_ms = MonotonicMs(0)
-        self._seals = 0
+        self._light = self._seals = 0
 
     def __len__(self) -> int:
         return len(self._items)
 
     @property
     def has_room(self) -> bool:
-        """Whether another item may be submitted."""
-        return len(self._items) - self._seals < self._bound
+        """Whether another batch, or the finish, may be submitted."""
+        return len(self._items) - self._light < self._bound
 
     @property
     def idle(self) -> bool:
-        """No batch is in work or waiting; seals may be."""
+        """Nothing that may yield rows is in work or waiting; seals may be."""
         return len(self._items) == self._seals
 
     @property
@@ -74,18 +78,41 @@ class ItemQueue:
     def submitted(self, token: RequestToken, batch: BatchRef | None, now_ms: MonotonicMs) -> None:
         """A batch or the finish went to the lane; only when `has_room`."""
         assert self.has_room
-        self._add(Item(token, batch), now_ms)
+        self._add(Item(token, batch, light=False), now_ms)
 
     def sealing(self, token: RequestToken, checkpoint: CheckpointId, now_ms: MonotonicMs) -> None:
         """A seal went to the lane, which always takes one: a trigger does not wait (B3)."""
-        self._seals += 1
-        self._add(Item(token, None, checkpoint), now_ms)
+        self._add(Item(token, checkpoint=checkpoint), now_ms)
+
+    @property
+    def time_waits(self) -> bool:
+        """A watermark or a tick is in work or waits: the next one takes its turn."""
+        return any(item.light and item.checkpoint is None and item.token for item in self._items)
+
+    def advancing(self, token: RequestToken, said: Watermark, now_ms: MonotonicMs) -> None:
+        """A watermark went to the lane; it leaves behind what the operators make of it (N5)."""
+        self._add(Item(token, said=said), now_ms)
+
+    def ticking(self, token: RequestToken, now_ms: MonotonicMs) -> None:
+        """A tick went to the lane."""
+        self._add(Item(token), now_ms)
+
+    def passing(self, said: Watermark | Idle, now_ms: MonotonicMs) -> None:
+        """Time that no operator looks at: it keeps its place behind the batches before it (W11)."""
+        last = self._items[-1] if self._items else None
+        if last is not None and last.token is None:
+            last.said = said  # the newer one says it all
+        else:
+            self._add(Item(None, said=said, answered=True), now_ms)
 
     def _add(self, item: Item, now_ms: MonotonicMs) -> None:
         if not self._items:
             self._progress_ms = now_ms
         self._items.append(item)
-        self._by_token[item.token] = item
+        self._light += item.light
+        self._seals += item.checkpoint is not None
+        if item.token is not None:
+            self._by_token[item.token] = item
 
     def answered(self, event: ItemDone) -> Item:
         """A slice of an item arrived; the item."""
@@ -113,8 +140,10 @@ class ItemQueue:
         if item is None or not item.answered or item.slice is not None or item.more:
             return None
         self._items.popleft()
+        self._light -= item.light
         self._seals -= item.checkpoint is not None
-        del self._by_token[item.token]
+        if item.token is not None:
+            del self._by_token[item.token]
         return item
 
     def wait(self, now_ms: MonotonicMs) -> Wait | None:
@@ -128,8 +157,9 @@ class ItemQueue:
     def validate(self) -> None:
         """Assert the bound, and that both views agree."""
         assert self._seals == sum(item.checkpoint is not None for item in self._items)
-        assert len(self._items) - self._seals <= self._bound
-        assert set(self._by_token) == {item.token for item in self._items}
+        assert self._light == sum(item.light for item in self._items)
+        assert len(self._items) - self._light <= self._bound
+        assert set(self._by_token) == {item.token for item in self._items} - {None}
 
 
 __all__ = ["BatchRef", "Item", "ItemQueue"]

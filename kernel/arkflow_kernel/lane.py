@@ -7,34 +7,38 @@ Invariant (S2): the output of a `RunItem` leaves only after all operators have r
 it has been routed; what the item changed in keyed state is applied then. If one fails, or a row
 finds no way (`outlet.py`), the batch goes to the error output as it entered the chain, nothing else
 of it leaves and nothing of it stays in the state; without an error output the item fails.
+
+The other items are made slice by slice (T1c): an operator that fires millions of rows yields them
+in pieces, and each goes through the operators behind it when a slice has room. Its own state has
+changed before the first piece (N5). Nothing else enters the lane between two slices.
 """
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from typing import cast
 
 import pyarrow as pa
 
-from arkflow_kernel.bad_rows import NOWHERE, Origin, bad_row_error, failed_batch
+from arkflow_kernel.bad_rows import NOWHERE, Origin, failed_batch
 from arkflow_kernel.errors import (
     ArkflowError,
     OperatorTimeoutError,
     ProcessingError,
 )
-from arkflow_kernel.ids import MonotonicMs, OperatorId, OutputId, RequestToken, WallMs
+from arkflow_kernel.ids import MonotonicMs, OperatorId, RequestToken, WallMs
+from arkflow_kernel.item_work import ItemWork
 from arkflow_kernel.metrics import OperatorCounts
 from arkflow_kernel.outlet import ChainOutlets
 from arkflow_kernel.pieces import next_slice
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import Operator, OperatorResult
+from arkflow_kernel.ports import Operator, OperatorResult, TimedOperator
 from arkflow_kernel.protocol import (
+    AdvanceItem,
     FinishItem,
     LaneSlice,
-    NextSlice,
-    Piece,
     RunItem,
-    Submit,
+    TickItem,
 )
 from arkflow_kernel.state_journal import CommitOnAck
 
@@ -74,28 +78,19 @@ class ChainLane:
         self._now_ms = now_ms
         self._journal = journal or CommitOnAck(lambda: WallMs(0))
         self._outlets = ChainOutlets(plan)
-        self._left: dict[RequestToken, deque[Piece]] = {}
+        timed = (op.window is not None for op in plan.operators)
+        self._timed_at = tuple(index for index, each in enumerate(timed) if each)
+        self._left: dict[RequestToken, _Stream] = {}
         self._calls: dict[RequestToken, _Call] = {}
 
-    def run(self, item: RunItem | FinishItem) -> LaneAnswer:
+    def run(self, item: RunItem | AdvanceItem | TickItem | FinishItem) -> LaneAnswer:
         """Work an item off; the first slice of its results. Raises `ArkflowError`."""
-        work = _Work(self._plan, self._outlets, item.token)
-        try:
-            with self._journal.item():
-                match item:
-                    case RunItem():
-                        self._run_batch(item, work)
-                    case FinishItem():
-                        self._finish(work)
-        finally:
-            self._calls.pop(item.token, None)
-        for growth in self._journal.growth():
-            work.add(growth)
-        return self._answer(item.token, deque(work.pieces), tuple(work.counts.values()))
+        work = ItemWork(self._plan, self._outlets, item.token)
+        return self._answer(_Stream(work, self._steps(item, work)))
 
     def next_slice(self, token: RequestToken) -> LaneAnswer:
         """The next slice of an item whose last answer said `more`."""
-        return self._answer(token, self._left.pop(token), ())
+        return self._answer(self._left.pop(token))
 
     def overdue(self, now_ms: MonotonicMs) -> tuple[RequestToken, OperatorTimeoutError] | None:
         """An item that is in one operator for longer than its time-out, if there is one (T1b)."""
@@ -107,8 +102,55 @@ class ChainLane:
 
     # --- one item ------------------------------------------------------------------------------
 
-    def _run_batch(self, item: RunItem, work: "_Work") -> None:
+    def _steps(
+        self, item: RunItem | AdvanceItem | TickItem | FinishItem, work: ItemWork
+    ) -> Iterator[None]:
+        """The work of an item, in steps between which a slice may leave."""
+        match item:
+            case RunItem():
+                self._run_batch(item, work)
+            case AdvanceItem(watermark=watermark):
+                yield from self._timed_steps(work, lambda each: each.advance(watermark))
+            case TickItem():
+                wall_ms = self._journal.wall_ms
+                yield from self._timed_steps(work, lambda each: each.tick(wall_ms))
+            case FinishItem():
+                yield from self._finish(work)
+
+    def _timed_steps(
+        self, work: ItemWork, call: Callable[[TimedOperator], Iterator[OperatorResult]]
+    ) -> Iterator[None]:
+        """Let the operators act on time, in order: what one fires reaches those behind it first."""
+        for index in self._timed_at:
+            yield from self._pieces_of(index, call, work)
+
+    def _pieces_of(
+        self,
+        index: int,
+        call: Callable[[TimedOperator], Iterator[OperatorResult]],
+        work: ItemWork,
+    ) -> Iterator[None]:
+        operator = cast(TimedOperator, self._operators[index])
+        name = self._plan.operators[index].operator
+        results = call(operator)
+        while True:
+            result = _guarded(name, lambda: next(results, _NO_MORE))
+            if result is _NO_MORE:
+                return
+            self._passed_on(index, result, work)
+            yield
+
+    def _passed_on(self, index: int, result: OperatorResult, work: ItemWork) -> None:
+        """What an operator yields without a batch goes through those behind it."""
+        work.counted(index, 0, result)
+        work.error(result.bad)
+        work.late(result.late)
+        for batch in result.batches:
+            self._finish_batch(batch, index + 1, work)
+
+    def _run_batch(self, item: RunItem, work: ItemWork) -> None:
         work.error(item.bad, item.origin)
+        work.late(item.untimed)
         if item.batch.num_rows == 0:
             return
         kept = len(work.pieces)
@@ -122,17 +164,17 @@ class ChainLane:
                 raise located from error
             work.failed(kept, _failed(item.batch, located, item.origin))
 
-    def _finish(self, work: "_Work") -> None:
+    def _finish(self, work: ItemWork) -> Iterator[None]:
         """Flush the operators in order; what one yields passes through those behind it."""
         for index, operator in enumerate(self._operators):
+            if index in self._timed_at:
+                yield from self._pieces_of(index, lambda each: each.end(), work)
             with self._timed(index, NOWHERE, work):
                 result = _guarded(self._plan.operators[index].operator, operator.finish)
-            work.counted(index, 0, result)
-            work.error(result.bad)
-            for batch in result.batches:
-                self._finish_batch(batch, index + 1, work)
+            self._passed_on(index, result, work)
+            yield
 
-    def _finish_batch(self, batch: pa.RecordBatch, start: int, work: "_Work") -> None:
+    def _finish_batch(self, batch: pa.RecordBatch, start: int, work: ItemWork) -> None:
         """What an operator behind fails on goes to the error output; the item goes on (S2)."""
         kept = len(work.pieces)
         try:
@@ -145,7 +187,7 @@ class ChainLane:
             work.failed(kept, _failed(batch, error, NOWHERE))
 
     def _through(
-        self, batch: pa.RecordBatch, start: int, origin: Origin, work: "_Work"
+        self, batch: pa.RecordBatch, start: int, origin: Origin, work: ItemWork
     ) -> list[pa.RecordBatch]:
         batches = [batch] if batch.num_rows else []
         for index in range(start, len(self._operators)):
@@ -156,7 +198,7 @@ class ChainLane:
         return batches
 
     def _call(
-        self, index: int, batch: pa.RecordBatch, origin: Origin, work: "_Work"
+        self, index: int, batch: pa.RecordBatch, origin: Origin, work: ItemWork
     ) -> list[pa.RecordBatch]:
         operator = self._operators[index]
         name = self._plan.operators[index].operator
@@ -168,21 +210,34 @@ class ChainLane:
                 raise
         work.counted(index, batch.num_rows, result)
         work.error(result.bad, origin)
+        work.late(result.late)
         return [out for out in result.batches if out.num_rows]
 
-    def _timed(self, index: int, origin: Origin, work: "_Work") -> "_Timed":
+    def _timed(self, index: int, origin: Origin, work: ItemWork) -> "_Timed":
         return _Timed(self, index, origin, work.token)
 
-    def _answer(
-        self,
-        token: RequestToken,
-        pieces: deque[Piece],
-        counts: tuple[OperatorCounts, ...],
-    ) -> LaneAnswer:
-        slice_ = LaneSlice(next_slice(pieces))
-        if pieces:
-            self._left[token] = pieces
-        return LaneAnswer(slice_, bool(pieces), counts)
+    def _answer(self, stream: "_Stream") -> LaneAnswer:
+        """Work until a slice is full, or nothing follows."""
+        work = stream.work
+        try:
+            with self._journal.item():
+                while not stream.ended and not work.fills_slice:
+                    stream.ended = next(stream.steps, _NO_STEP) is _NO_STEP
+        finally:
+            self._calls.pop(work.token, None)
+        for growth in self._journal.growth():
+            work.add(growth)
+        slice_ = LaneSlice(next_slice(work.pieces))
+        more = bool(work.pieces) or not stream.ended
+        if more:
+            self._left[work.token] = stream
+        return LaneAnswer(slice_, more, work.take_counts())
+
+    def timer(self) -> WallMs | None:
+        """When the first of the operators wants a tick."""
+        operators = (cast(TimedOperator, self._operators[index]) for index in self._timed_at)
+        timers = [timer for each in operators if (timer := each.timer()) is not None]
+        return min(timers, default=None)
 
 
 class _Timed:
@@ -202,114 +257,18 @@ class _Timed:
         self._calls.pop(self._token, None)
 
 
-class _Work:
-    """Results and counts of one item while it runs."""
-
-    def __init__(self, plan: ChainPlan, outlets: ChainOutlets, token: RequestToken) -> None:
-        self.plan = plan
-        self.outlets = outlets
-        self.token = token
-        self.pieces: list[Piece] = []
-        self.counts: dict[OperatorId, OperatorCounts] = {}
-
-    def emit(self, batch: pa.RecordBatch) -> None:
-        """Rows that passed all operators. Raises `ProcessingError` if a row finds no way."""
-        if batch.num_rows:
-            for output in self.plan.outputs:
-                self._leave(output, batch)
-
-    def error(self, bad: pa.RecordBatch | None, origin: Origin = NOWHERE) -> None:
-        """Bad rows; without an error output the first of them fails the item."""
-        if bad is None or bad.num_rows == 0:
-            return
-        if self.plan.error_output is None:
-            raise bad_row_error(bad, origin)
-        self._leave(self.plan.error_output, bad)
-
-    def failed(self, kept: int, batch: pa.RecordBatch) -> None:
-        """An operator failed: of all pieces but the first `kept`, the batch alone leaves."""
-        assert self.plan.error_output is not None
-        del self.pieces[kept:]
-        self._leave(self.plan.error_output, batch)
-
-    def _leave(self, output: OutputId, batch: pa.RecordBatch) -> None:
-        self.pieces += self.outlets.pieces(output, batch)
-
-    def counted(self, index: int, rows_in: int, result: OperatorResult) -> None:
-        """Book one call (T6)."""
-        rows_out = sum(batch.num_rows for batch in result.batches)
-        errors = 0 if result.bad is None else result.bad.num_rows
-        left = rows_in - errors - rows_out
-        self._add(
-            index,
-            rows_in=rows_in,
-            rows_out=rows_out,
-            errors=errors,
-            filtered=max(left, 0),
-            expanded=max(-left, 0),
-        )
-
-    def errored(self, index: int, rows: int) -> None:
-        """Book a call that failed: all its rows are errors."""
-        self._add(index, rows_in=rows, errors=rows)
-
-    def _add(self, index: int, **counts: int) -> None:
-        self.add(OperatorCounts(self.plan.operators[index].operator, **counts))
-
-    def add(self, counts: OperatorCounts) -> None:
-        """Add to what is booked for an operator."""
-        known = self.counts.get(counts.operator, OperatorCounts(counts.operator))
-        self.counts[counts.operator] = known.plus(counts)
+_NO_MORE = OperatorResult(())
+_NO_STEP = object()
+"""Nothing follows."""
 
 
-class LaneSchedule:
-    """The order in which a driver works off requests to a lane (T1c).
+@dataclass(slots=True)
+class _Stream:
+    """An item at work: what it has made, and the steps that are left."""
 
-    One worker: the next item starts after the last slice of the one before. Several: items start
-    in order and overlap (T2), but `Finish` starts when no item is at work any more: an operator
-    is finished once, after its last batch. `put` takes `Submit` and `NextSlice`; `next` gives what
-    may start now; the driver tells with `answered` whether an item has more slices.
-    """
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._submits: deque[Submit] = deque()
-        self._slices: deque[NextSlice] = deque()
-        self._running = 0
-        self._partial: set[RequestToken] = set()
-
-    def put(self, request: Submit | NextSlice) -> None:
-        """A request of the machine."""
-        if isinstance(request, NextSlice):
-            self._slices.append(request)
-        else:
-            self._submits.append(request)
-
-    def next(self) -> Submit | NextSlice | None:
-        """The request to start now, or None. Call until None, after `put` and `answered`."""
-        if self._running >= self._workers:
-            return None
-        request: Submit | NextSlice | None = None
-        if self._slices:
-            request = self._slices.popleft()
-        elif self._submits and self._may_start(self._submits[0]):
-            request = self._submits.popleft()
-        if request is not None:
-            self._running += 1
-        return request
-
-    def _may_start(self, submit: Submit) -> bool:
-        if isinstance(submit.item, FinishItem):
-            return self._running == 0 and not self._partial
-        return self._workers > 1 or not self._partial
-
-    def answered(self, token: RequestToken, *, more: bool) -> None:
-        """A request that `next` gave was worked off."""
-        self._running -= 1
-        if more:
-            self._partial.add(token)
-        else:
-            self._partial.discard(token)
+    work: ItemWork
+    steps: Iterator[None]
+    ended: bool = False
 
 
 def _failed(batch: pa.RecordBatch, error: ProcessingError, origin: Origin) -> pa.RecordBatch:
@@ -343,4 +302,4 @@ def _located(error: ProcessingError, origin: Origin) -> ProcessingError:
     )
 
 
-__all__ = ["ChainLane", "LaneAnswer", "LaneSchedule"]
+__all__ = ["ChainLane", "LaneAnswer"]

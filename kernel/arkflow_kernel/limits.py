@@ -50,6 +50,9 @@ FRAME_BYTES_TARGET: Final = MIB
 FRAME_BYTES_MAX: Final = 64 * MIB
 """A frame that claims more is refused before anything is allocated (E3, H3)."""
 
+WATERMARK_INTERVAL_MS: Final = 200
+"""An edge without rows is told of a new watermark at most this often (W13)."""
+
 LINGER_MS: Final = 10
 """How long a small piece waits for company while its channel is busy."""
 
@@ -116,6 +119,9 @@ INT64_MAX: Final = 2**63 - 1
 MAX_PARALLELISM_DEFAULT: Final = 128
 """Key groups of a job (C.1 of the reference)."""
 
+DURATION_MS_MAX: Final = 10**15
+"""The longest bound, window or lateness, over 30,000 years: sums of some stay inside Int64."""
+
 # A slice must fit a frame, and a row that is let through must fit a frame of its own.
 assert SLICE_BYTES_MAX <= ROW_BYTES_MAX <= FRAME_BYTES_MAX
 assert FRAME_BYTES_TARGET <= SLICE_BYTES_MAX
@@ -134,6 +140,7 @@ __all__ = [
     "CLOSING_RETRY_MS",
     "COALESCING_BYTES_MAX",
     "DETERMINISTIC_ATTEMPTS",
+    "DURATION_MS_MAX",
     "EXACT_FLOAT_INT_MAX",
     "FRAME_BYTES_MAX",
     "FRAME_BYTES_TARGET",

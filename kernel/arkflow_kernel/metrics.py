@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from arkflow_kernel.ids import ChainId, ChannelId, OperatorId, OutputId
+from arkflow_kernel.ids import ChainId, ChannelId, EventTimeMs, OperatorId, OutputId
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,9 @@ class ChainStatistics:
     """Snapshot of one chain's counters.
 
     `rows_to`: rows handed to each output, in the order of the plan; `rows_out` is their sum.
-    `held_bytes`: batches in queues, lane and outboxes, by their own sizes.
+    `held_bytes`: batches in queues, lane and outboxes, by their own sizes. `invalid_times`: rows
+    without a valid event time (W5), `ahead_rows`: rows too far in the future (W4). `watermark` is
+    that of the chain, in milliseconds of event time; None before the first.
     """
 
     chain: ChainId
@@ -94,6 +96,9 @@ class ChainStatistics:
     settled_rows: int = 0
     confirmed_writes: int = 0
     stale_controls: int = 0
+    invalid_times: int = 0
+    ahead_rows: int = 0
+    watermark: EventTimeMs | None = None
     held_bytes: int = 0
     channels: tuple[ChannelStatistics, ...] = ()
     operators: tuple[OperatorCounts, ...] = field(default_factory=tuple)

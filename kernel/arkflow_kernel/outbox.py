@@ -7,7 +7,8 @@ outstanding sends at once, a busy one waits for a full envelope, for its peer, o
 
 Control takes its place behind the data before it and overtakes nothing (W11). Between two data
 envelopes at most one watermark or idle waits (the newer replaces the older), and the barrier of
-one round: a newer round means that the older ones have failed.
+one round: a newer round means that the older ones have failed. Where no rows flow, a watermark is
+held until `WATERMARK_INTERVAL_MS` after the one before (W13).
 """
 
 from collections import deque
@@ -17,7 +18,15 @@ from itertools import pairwise
 import pyarrow as pa
 
 from arkflow_kernel.channel import CreditLedger
-from arkflow_kernel.envelope import Barrier, Data, Envelope, Idle, Watermark
+from arkflow_kernel.envelope import (
+    Barrier,
+    Data,
+    EndOfStream,
+    Envelope,
+    Idle,
+    Reset,
+    Watermark,
+)
 from arkflow_kernel.ids import ChainId, MonotonicMs, OutputId, Sequence
 from arkflow_kernel.limits import (
     COALESCING_BYTES_MAX,
@@ -27,6 +36,7 @@ from arkflow_kernel.limits import (
     SLICE_BYTES_MAX,
     SLICE_ROWS_MAX,
     STALL_TIMEOUT_MS,
+    WATERMARK_INTERVAL_MS,
 )
 from arkflow_kernel.metrics import ChannelStatistics, Wait
 from arkflow_kernel.plan import ChannelPlan
@@ -66,6 +76,9 @@ class Outbox:
         self._ledger = CreditLedger(plan.channel, plan.capacity, plan.capacity_bytes)
         self._open: _Open | None = None
         self._behind: Watermark | Idle | None = None
+        self._held: Watermark | None = None
+        self._rows_since = False
+        self._said_ms: MonotonicMs | None = None
         self._queue: deque[Envelope] = deque()
         self._queued = 0
         self._queued_bytes = 0
@@ -100,12 +113,13 @@ class Outbox:
     @property
     def holds(self) -> bool:
         """Whether something waits here."""
-        return bool(self._queue) or self._open is not None
+        return bool(self._queue) or self._open is not None or self._held is not None
 
     @property
     def settled(self) -> bool:
         """Nothing waits, and the peer has settled everything."""
-        return not self._queue and self._ledger.settled == self.last_sequence
+        waits = bool(self._queue) or self._held is not None
+        return not waits and self._ledger.settled == self.last_sequence
 
     @property
     def open_bytes(self) -> int:
@@ -121,6 +135,7 @@ class Outbox:
         """Queue a batch that is not empty; only when `has_room`."""
         assert self.has_room
         assert batch.num_rows
+        self._release()
         if self._open is not None and (self._behind or not self._open.takes(batch, size_bytes)):
             self.close_open()
         if self._open is None:
@@ -131,15 +146,31 @@ class Outbox:
         if self._open.full:
             self.close_open()
 
-    def put(self, control: Envelope) -> None:
+    def say(self, said: Watermark | Idle, now_ms: MonotonicMs) -> None:
+        """Queue what is to be said of time behind everything that was given."""
+        if self._open is not None:
+            self._behind = said
+        elif isinstance(said, Watermark) and not self._queue and self._said_lately(now_ms):
+            self._held = said
+        else:
+            self._held = None
+            self._append(said)
+
+    def _said_lately(self, now_ms: MonotonicMs) -> bool:
+        """A watermark has left, no rows since, and not long ago. Idle is ended at once (W2)."""
+        if self._rows_since or self._said_ms is None:
+            return False
+        return now_ms - self._said_ms < WATERMARK_INTERVAL_MS
+
+    def _release(self) -> None:
+        """What is held takes its place, before anything that follows it."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._append(held)
+
+    def put(self, control: Barrier | Reset | EndOfStream) -> None:
         """Queue control behind everything that was given."""
-        assert not isinstance(control, Data)
-        if isinstance(control, Watermark | Idle):
-            if self._open is not None:
-                self._behind = control
-            else:
-                self._append(control)
-            return
+        self._release()
         self.close_open()
         if isinstance(control, Barrier) and any(isinstance(e, Barrier) for e in self._queue):
             # The rounds of those that still wait here have failed: a newer one has been opened.
@@ -152,6 +183,7 @@ class Outbox:
     def _append(self, envelope: Envelope) -> None:
         """At the end of the queue, where a watermark or idle gives way to a newer one."""
         light = isinstance(envelope, Watermark | Idle)
+        self._rows_since &= not light
         if light and self._queue and isinstance(self._queue[-1], Watermark | Idle):
             self._queue[-1] = envelope
         else:
@@ -165,14 +197,17 @@ class Outbox:
             self._queue.append(Data(self._closed, tuple(opened.pieces), opened.size))
             self._queued += 1
             self._queued_bytes += opened.size
+            self._rows_since = True
         if self._behind is not None:
-            self._queue.append(self._behind)
+            self._append(self._behind)
             self._behind = None
 
     def emits(self, now_ms: MonotonicMs) -> Iterator[Emit]:
         """Take off what may leave now."""
         if self._open is not None and self._due(self._open, now_ms):
             self.close_open()
+        if self._held is not None and not self._said_lately(now_ms):
+            self._release()
         while self._queue:
             envelope = self._queue[0]
             if isinstance(envelope, Data):
@@ -183,6 +218,10 @@ class Outbox:
                 self._queued -= 1
                 self._queued_bytes -= envelope.size_bytes
                 self._progress_ms = now_ms
+            elif isinstance(envelope, Watermark):
+                self._said_ms = now_ms
+            elif isinstance(envelope, Idle):
+                self._said_ms = None
             self._queue.popleft()
             yield Emit(self._plan.channel, envelope)
 
@@ -192,7 +231,9 @@ class Outbox:
             self._progress_ms = event.at.now_ms
 
     def deadline_ms(self) -> MonotonicMs | None:
-        """When the open envelope leaves without company."""
+        """When the open envelope leaves without company, or the held watermark."""
+        if self._held is not None and self._said_ms is not None:
+            return MonotonicMs(self._said_ms + WATERMARK_INTERVAL_MS)
         if self._open is None or self._queued:
             return None
         return MonotonicMs(self._open.since_ms + LINGER_MS)
@@ -231,6 +272,7 @@ class Outbox:
         assert len(data) == self._queued
         assert sum(envelope.size_bytes for envelope in data) == self._queued_bytes
         assert self._behind is None or self._open is not None
+        assert self._held is None or not (self._queue or self._open)
         assert sum(isinstance(e, Barrier) for e in self._queue) <= 1
         kinds = [isinstance(envelope, Watermark | Idle) for envelope in self._queue]
         assert not any(a and b for a, b in pairwise(kinds))

@@ -7,7 +7,7 @@ alike (F3, F5).
 
 from collections.abc import Callable, Iterator
 
-from arkflow_kernel.envelope import Barrier, EndOfStream, Reset
+from arkflow_kernel.envelope import Barrier, EndOfStream, Idle, Reset, Watermark
 from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs, OutputId, RequestToken, Sequence
 from arkflow_kernel.metrics import ChannelStatistics, Wait
 from arkflow_kernel.outbox import Outbox, limit_open_bytes
@@ -86,6 +86,11 @@ class OutputLanes:
         """Start every channel anew (E1)."""
         for outbox in self._outboxes.values():
             outbox.put(Reset(generation))
+
+    def say(self, said: Watermark | Idle, now_ms: MonotonicMs) -> None:
+        """Tell every channel what time it is, behind the batches before it (E2, W11)."""
+        for outbox in self._outboxes.values():
+            outbox.say(said, now_ms)
 
     def emits(self, now_ms: MonotonicMs) -> Iterator[Emit]:
         """What may leave in the channels now."""

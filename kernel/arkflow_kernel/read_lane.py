@@ -6,10 +6,20 @@ batch that was read ahead has none yet, so it is in no cut and no frontier.
 """
 
 from collections import deque
+from typing import NamedTuple
 
 from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence, SplitId
 from arkflow_kernel.limits import READ_AHEAD_BATCHES_MAX
-from arkflow_kernel.ports import NothingYet, ReadResult, SourceBatch, SourceEnded
+from arkflow_kernel.ports import NothingYet, SourceBatch, SourceEnded
+from arkflow_kernel.protocol import BatchTime, SourceRead
+
+
+class ReadBatch(NamedTuple):
+    """A batch that was read, its bytes, and its event time if it has one."""
+
+    batch: SourceBatch
+    size_bytes: int
+    time: BatchTime | None
 
 
 class ReadLane:
@@ -21,7 +31,7 @@ class ReadLane:
     def __init__(self, rows_per_second: float | None = None, *, nothing: bool = False) -> None:
         self._rows_per_second = rows_per_second
         self._outstanding: RequestToken | None = None
-        self._ahead: deque[tuple[SourceBatch, int]] = deque()
+        self._ahead: deque[ReadBatch] = deque()
         self._sequences: dict[SplitId, Sequence] = {}
         self._resume_ms: MonotonicMs | None = None
         self._due_ms = 0.0
@@ -59,10 +69,11 @@ class ReadLane:
     @property
     def held_bytes(self) -> int:
         """Their bytes."""
-        return sum(size_bytes for _, size_bytes in self._ahead)
+        return sum(read.size_bytes for read in self._ahead)
 
-    def answered(self, result: ReadResult, size_bytes: int, now_ms: MonotonicMs) -> None:
+    def answered(self, event: SourceRead) -> None:
         """The outstanding read was answered. What arrives after `stop` is left unread."""
+        result, now_ms = event.result, event.at.now_ms
         self._outstanding = None
         self._resume_ms = None
         if self._stopped:
@@ -72,17 +83,17 @@ class ReadLane:
         elif isinstance(result, NothingYet):
             self._resume_ms = result.resume_ms
         else:
-            self._ahead.append((result, size_bytes))
+            self._ahead.append(ReadBatch(result, event.size_bytes, event.time))
             self._pace(result.batch.num_rows, now_ms)
 
-    def take(self) -> tuple[SourceBatch, Sequence, int] | None:
-        """The next batch for the lane, its number in its split and its bytes, or None."""
+    def take(self) -> tuple[ReadBatch, Sequence] | None:
+        """The next batch for the lane, and its number in its split, or None."""
         if not self._ahead:
             return None
-        batch, size_bytes = self._ahead.popleft()
-        sequence = Sequence(self._sequences.get(batch.split, 0) + 1)
-        self._sequences[batch.split] = sequence
-        return batch, sequence, size_bytes
+        read = self._ahead.popleft()
+        split = read.batch.split
+        sequence = self._sequences[split] = Sequence(self._sequences.get(split, 0) + 1)
+        return read, sequence
 
     def stop(self) -> None:
         """Read no further and forget what was read ahead: it was never in a frontier."""
@@ -106,4 +117,4 @@ class ReadLane:
         self._resume_ms = MonotonicMs(int(self._due_ms))
 
 
-__all__ = ["ReadLane"]
+__all__ = ["ReadBatch", "ReadLane"]

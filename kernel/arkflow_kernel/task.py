@@ -16,6 +16,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from arkflow_kernel.chain_clock import NO_SOURCE, OpenedSource
 from arkflow_kernel.chain_flow import ChainFlow
 from arkflow_kernel.envelope import Barrier, Data
 from arkflow_kernel.errors import ArkflowError, BadRowError, ChannelError, SinkError
@@ -74,7 +75,7 @@ _TAKING = (Phase.RUNNING, Phase.FINISHING, Phase.STOPPING, Phase.DRAINED)
 class ChainTask:
     """Machine of one chain.
 
-    `commits`: the source wants to hear what is settled. `restored`: what the driver has restored;
+    `opened`: what its source said when it was opened. `restored`: what the driver has restored;
     its positions are the frontier until a batch is settled, or a cut completed (F6).
     """
 
@@ -83,7 +84,7 @@ class ChainTask:
         plan: ChainPlan,
         generation: Generation,
         *,
-        commits: bool = False,
+        opened: OpenedSource = NO_SOURCE,
         restored: RestoredChain = NOTHING_RESTORED,
     ) -> None:
         assert (plan.source is None) == bool(plan.inputs), "a chain has a source or inputs"
@@ -91,7 +92,7 @@ class ChainTask:
         self._generation = generation
         self._control: ControlState | None = None
         self._phase = Phase.WAITING
-        self._flow = ChainFlow(plan, generation, restored, commits=commits)
+        self._flow = ChainFlow(plan, generation, restored, opened)
         self._stopped = self._drains = False
         self._told: tuple[object, ...] | None = None
         flow = self._flow
@@ -126,7 +127,7 @@ class ChainTask:
         self._flow.commands = []
         try:
             self._handlers[type(event)](event)
-            self._pump(event.at.now_ms)
+            self._pump(event.at)
         except (BadRowError, ChannelError, SinkError) as error:
             # A row that nobody takes; a peer or a sink that broke its rules, or gave up.
             self._end(OutcomeKind.FAILED, error)
@@ -138,7 +139,8 @@ class ChainTask:
             return None
         flow = self._flow
         reads = flow.source.deadline_ms() if self._phase is Phase.RUNNING else None
-        return deadline(reads, flow.outputs.deadline_ms(), flow.rounds.deadline_ms())
+        time_ms = flow.time.deadline_ms(ticks=not flow.items.time_waits)
+        return deadline(reads, flow.outputs.deadline_ms(), flow.rounds.deadline_ms(), time_ms)
 
     def takes(self, channel: ChannelId) -> bool:
         """Whether the head of this input's queue may be delivered now (T1)."""
@@ -193,9 +195,7 @@ class ChainTask:
         self._control = event.state if known is None else known.merged(event.state)
         if self._phase is Phase.WAITING:
             self._phase = Phase.DRAINED if flow.finished else Phase.RUNNING
-            flow.outputs.start(self._generation)
-            if flow.finished:  # it was, before it was restored: no rows follow (B8)
-                flow.outputs.end(stopped=False)
+            flow.start(event.at.now_ms)
         flow.rounds.told(self._control)
         flow.commits.told(self._control.completed_upto, self._control.failed_upto)
         if self._control.desired is Desired.CANCEL:
@@ -238,9 +238,9 @@ class ChainTask:
 
     # --- phases --------------------------------------------------------------------------------
 
-    def _pump(self, now_ms: MonotonicMs) -> None:
+    def _pump(self, at: Moment) -> None:
         """Move whatever can move, from the outputs back to the source, then look at the phase."""
-        flow = self._flow
+        flow, now_ms = self._flow, at.now_ms
         if self._phase in (Phase.WAITING, Phase.ENDED):
             return
         flow.move(now_ms)
@@ -248,6 +248,7 @@ class ChainTask:
         if barrier is not None:
             flow.seal(barrier, now_ms)
         flow.submit(now_ms)
+        flow.pass_time(at)
         if self._phase is Phase.RUNNING:
             flow.ask(now_ms)
         for request in flow.rounds.requests(flow.outstanding.token, now_ms):
@@ -284,7 +285,7 @@ class ChainTask:
 
     def _data_ended(self, now_ms: MonotonicMs) -> None:
         """Every row has left the lane."""
-        self._flow.outputs.end(stopped=self._stopped)
+        self._flow.end(stopped=self._stopped)
         self._phase = Phase.FLUSHING if self._flow.acks else Phase.DRAINED
         if self._flow.acks:
             self._flow.outputs.flush()

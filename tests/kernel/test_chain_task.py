@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arkflow_kernel.bad_rows import Origin
+from arkflow_kernel.chain_clock import OpenedSource
 from arkflow_kernel.errors import BadRowError, ProtocolError, SinkError, SourceError
 from arkflow_kernel.ids import Generation, MonotonicMs, OutputId, RequestToken, Sequence, SplitId
 from arkflow_kernel.ports import NothingYet, SourceBatch, SourceEnded, SplitPosition, WriteReceipt
@@ -118,7 +119,7 @@ def test_any_legal_sequence_of_events_leads_to_a_legal_state(
     commits: bool, workers: int, script: list[tuple[int, int]]
 ) -> None:
     plan = chain_plan(operators=("op",), workers=workers, error_sink="errors")
-    driver = Driver(ChainTask(plan, G1, commits=commits))
+    driver = Driver(ChainTask(plan, G1, opened=OpenedSource(commits)))
     for what, choice in script:
         if what == 0:
             driver.control(Desired.STOP if choice == 0 else Desired.RUN)

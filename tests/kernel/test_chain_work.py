@@ -77,7 +77,7 @@ def test_each_request_is_worked_off_in_its_lane_and_answered_by_its_event() -> N
     at = SplitPosition(SplitId("a"), {"row": 2})
     snapshot = ChainSnapshot(parts.work.plan.chain, (), sources=(at,))
     parts.work.open(RestoredChain(snapshot=snapshot))
-    assert parts.work.commits
+    assert parts.work.opened.commits
     write = Write(T, SINK, Sequence(1), BATCH)
     cases: list[tuple[Request, LaneName, type]] = [
         (ReadSource(T), LaneName.READ, SourceRead),
@@ -106,11 +106,11 @@ def test_each_request_is_worked_off_in_its_lane_and_answered_by_its_event() -> N
 
 def test_what_a_source_can_repeat_is_known_and_a_chain_without_a_source_repeats_nothing() -> None:
     parts = Parts()
-    assert (parts.work.replay, parts.work.commits) == (parts.source.replay, True)
+    assert (parts.work.replay, parts.work.opened.commits) == (parts.source.replay, True)
     plan = chain_plan(operators=("op",), inputs=(channel_plan(),))
     components = ScriptedComponents({}, {"op": parts.operator}, {"sink": parts.sink})
     work = ChainWork(plan, components, parts.clock)
-    assert (work.replay, work.commits) == (None, False)
+    assert (work.replay, work.opened.commits) == (None, False)
     work.open()
     event = work.perform(Submit(RunItem(T, BATCH)))
     assert isinstance(event, ItemDone)

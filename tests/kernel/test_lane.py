@@ -14,7 +14,8 @@ from arkflow_kernel.errors import (
     ResourceError,
 )
 from arkflow_kernel.ids import MonotonicMs, RequestToken
-from arkflow_kernel.lane import ChainLane, LaneAnswer, LaneSchedule
+from arkflow_kernel.lane import ChainLane, LaneAnswer
+from arkflow_kernel.lane_schedule import LaneSchedule
 from arkflow_kernel.limits import MIB, SLICE_BYTES_MAX, SLICE_ROWS_MAX
 from arkflow_kernel.pieces import pieces_of
 from arkflow_kernel.ports import OperatorResult

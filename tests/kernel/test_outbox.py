@@ -30,6 +30,7 @@ from arkflow_kernel.limits import (
     SLICE_BYTES_MAX,
     SLICE_ROWS_MAX,
     STALL_TIMEOUT_MS,
+    WATERMARK_INTERVAL_MS,
 )
 from arkflow_kernel.outbox import Outbox, limit_open_bytes
 from arkflow_kernel.ports import Moment
@@ -78,6 +79,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.pending: deque[Given | Envelope] = deque()
         self.now_ms = self.sent = self.taken = self.settled = self.rounds = 0
         self.sizes: list[int] = []
+        self.said_ms: int | None = None
         self.refused: list[tuple[int, int]] = []
         self.put(Reset(G1))
 
@@ -97,11 +99,15 @@ class OutboxMachine(RuleBasedStateMachine):
 
     @rule(time_ms=st.integers(0, 99))
     def watermark(self, time_ms: int) -> None:
-        self.put(Watermark(EventTimeMs(time_ms)))
+        self.say(Watermark(EventTimeMs(time_ms)))
 
     @rule()
     def idle(self) -> None:
-        self.put(Idle())
+        self.say(Idle())
+
+    def say(self, said: Watermark | Idle) -> None:
+        self.outbox.say(said, MonotonicMs(self.now_ms))
+        self.expect(said)
 
     @rule()
     def barrier(self) -> None:
@@ -115,7 +121,7 @@ class OutboxMachine(RuleBasedStateMachine):
                 self.expect(each)
         self.put(Barrier(CheckpointId(self.rounds), G1, RoundKind.PERIODIC))
 
-    def put(self, control: Envelope) -> None:
+    def put(self, control: Barrier | Reset | EndOfStream) -> None:
         self.outbox.put(control)
         self.expect(control)
 
@@ -131,7 +137,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.settled = min(self.settled + settled, self.taken)
         self.outbox.granted(_credit(self.now_ms, self.taken, self.settled))
 
-    @rule(by_ms=st.sampled_from([0, 0, 1, LINGER_MS - 1, LINGER_MS]))
+    @rule(by_ms=st.sampled_from([0, 0, 1, LINGER_MS - 1, LINGER_MS, WATERMARK_INTERVAL_MS]))
     def emit(self, by_ms: int) -> None:
         self.now_ms += by_ms
         for envelope in _emitted(self.outbox, self.now_ms):
@@ -139,6 +145,7 @@ class OutboxMachine(RuleBasedStateMachine):
                 self._data_left(envelope)
             else:
                 assert self.pending.popleft() == envelope
+                self.said_ms = self.now_ms if isinstance(envelope, Watermark) else None
         self._nothing_more_could_leave()
 
     # --- what must hold ------------------------------------------------------------------------
@@ -172,6 +179,12 @@ class OutboxMachine(RuleBasedStateMachine):
             assert self.outbox.deadline_ms() is None
             return
         head = self.pending[0]
+        if isinstance(head, Watermark):
+            assert len(self.pending) == 1
+            assert self.said_ms is not None, "nothing was said before, or the edge was idle"
+            assert self.now_ms < self.said_ms + WATERMARK_INTERVAL_MS, "held too long (W13)"
+            assert self.outbox.deadline_ms() == self.said_ms + WATERMARK_INTERVAL_MS
+            return
         assert isinstance(head, Given), "control takes no credit"
         count, size = self.sent - self.taken, sum(self.sizes[self.taken :])
         assert count > 0, "an idle channel sends at once"
@@ -265,9 +278,9 @@ def test_control_behind_an_open_envelope_waits_with_it_and_lets_nothing_join() -
     _give(outbox)
     _emitted(outbox, 0)
     _give(outbox)
-    outbox.put(Watermark(EventTimeMs(1)))
-    outbox.put(Idle())
-    outbox.put(Watermark(EventTimeMs(2)))
+    outbox.say(Watermark(EventTimeMs(1)), MonotonicMs(0))
+    outbox.say(Idle(), MonotonicMs(0))
+    outbox.say(Watermark(EventTimeMs(2)), MonotonicMs(0))
     assert _emitted(outbox, 0) == []
     _give(outbox)
     first, mark = _emitted(outbox, 0)

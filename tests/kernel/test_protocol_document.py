@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 import pytest
 
 from arkflow_kernel import protocol
+from arkflow_kernel.chain_clock import OpenedSource
 from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import ChannelError, FencedError, RestoreError, StoreError
 from arkflow_kernel.ids import (
@@ -92,7 +93,9 @@ def _watch_chain() -> Arrows:
     for mode, restored, script in (*ack, *rounds, *again):
         for length in range(len(script) + 1):
             for last in (broken, cancel):
-                task = Watched(chain_plan(mode=mode), G1, commits=True, restored=restored)
+                task = Watched(
+                    chain_plan(mode=mode), G1, opened=OpenedSource(commits=True), restored=restored
+                )
                 for event in (*script[:length], last):
                     task.handle(event)
                 assert task.phase is Phase.ENDED

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arkflow_kernel.ids import MonotonicMs, RequestToken, SplitId
-from arkflow_kernel.ports import NothingYet, SourceBatch, SourceEnded
+from arkflow_kernel.ids import MonotonicMs, RequestToken, SplitId, WallMs
+from arkflow_kernel.ports import Moment, NothingYet, ReadResult, SourceBatch, SourceEnded
+from arkflow_kernel.protocol import SourceRead
 from arkflow_kernel.read_lane import ReadLane
 from arkflow_kernel.testing.components import rows_batch
 
@@ -16,10 +17,14 @@ def _batch(rows: int, split: str = "a") -> SourceBatch:
     return SourceBatch(SplitId(split), rows_batch(split, range(rows)), {"row": rows})
 
 
+def _answer(result: ReadResult, size_bytes: int, now_ms: MonotonicMs) -> SourceRead:
+    return SourceRead(Moment(now_ms, WallMs(0)), T, result, size_bytes)
+
+
 def _read(lane: ReadLane, rows: int, now_ms: int) -> None:
     assert lane.wants_read(MonotonicMs(now_ms))
     lane.reading(T)
-    lane.answered(_batch(rows), 10 * rows, MonotonicMs(now_ms))
+    lane.answered(_answer(_batch(rows), 10 * rows, MonotonicMs(now_ms)))
     lane.validate()
 
 
@@ -27,13 +32,13 @@ def test_one_read_is_outstanding_and_one_batch_is_ahead() -> None:
     lane = ReadLane()
     lane.reading(T)
     assert not lane.wants_read(MonotonicMs(0))
-    lane.answered(_batch(1), 10, MonotonicMs(0))
+    lane.answered(_answer(_batch(1), 10, MonotonicMs(0)))
     assert not lane.wants_read(MonotonicMs(0))
     assert lane.waiting == 1
     assert lane.held_bytes == 10
     taken = lane.take()
     assert taken is not None
-    assert taken[2] == 10
+    assert taken[0].size_bytes == 10
     assert lane.held_bytes == 0
     assert lane.wants_read(MonotonicMs(0))
     assert lane.take() is None
@@ -44,7 +49,7 @@ def test_each_split_has_its_own_sequence() -> None:
     numbers = []
     for split in "abaab":
         lane.reading(T)
-        lane.answered(_batch(1, split), 10, MonotonicMs(0))
+        lane.answered(_answer(_batch(1, split), 10, MonotonicMs(0)))
         taken = lane.take()
         assert taken is not None
         numbers.append((split, taken[1]))
@@ -54,7 +59,7 @@ def test_each_split_has_its_own_sequence() -> None:
 def test_a_pause_delays_the_next_read_until_its_moment() -> None:
     lane = ReadLane()
     lane.reading(T)
-    lane.answered(NothingYet(MonotonicMs(50)), 0, MonotonicMs(10))
+    lane.answered(_answer(NothingYet(MonotonicMs(50)), 0, MonotonicMs(10)))
     assert lane.deadline_ms() == 50
     assert not lane.wants_read(MonotonicMs(49))
     assert lane.wants_read(MonotonicMs(50))
@@ -73,7 +78,7 @@ def test_a_stop_forgets_what_was_read_ahead_and_what_still_arrives() -> None:
     lane.reading(T)
     lane.stop()
     assert not lane.quiet, "the outstanding read has not answered"
-    lane.answered(_batch(3), 10, MonotonicMs(0))
+    lane.answered(_answer(_batch(3), 10, MonotonicMs(0)))
     assert lane.quiet
     assert lane.take() is None
     assert not lane.wants_read(MonotonicMs(99))
@@ -86,7 +91,7 @@ def test_an_ended_source_is_exhausted_when_its_last_batch_is_taken() -> None:
     assert not lane.exhausted
     lane.take()
     lane.reading(T)
-    lane.answered(SourceEnded(), 0, MonotonicMs(0))
+    lane.answered(_answer(SourceEnded(), 0, MonotonicMs(0)))
     assert lane.exhausted
     assert not lane.wants_read(MonotonicMs(0))
 

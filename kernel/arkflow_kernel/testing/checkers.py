@@ -96,9 +96,9 @@ def _check_owners(outlet: OutletPlan, parts: list[list[int]]) -> None:
 
 def check_held(task: ChainTask, item_bytes: dict[int, int], statistics: ChainStatistics) -> None:
     """`held_bytes` is what the machine really holds, taken from its parts."""
-    held = sum(read.batch.nbytes for read, _ in task._flow.source._ahead)
+    held = sum(read.batch.batch.nbytes for read in task._flow.source._ahead)
     for item in task._flow.items._items:
-        held += item_bytes[item.token]
+        held += 0 if item.token is None else item_bytes[item.token]
         if item.slice is not None:
             held += sum(piece.size_bytes for piece in item.slice.pieces[item.taken :])
     for lane in task._flow.outputs._all.values():

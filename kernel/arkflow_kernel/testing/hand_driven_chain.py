@@ -6,6 +6,7 @@ carries it to the peer when it likes.
 
 from collections import deque
 
+from arkflow_kernel.chain_clock import OpenedSource
 from arkflow_kernel.envelope import Data, Envelope, RoundKind
 from arkflow_kernel.errors import ArkflowError, SinkError, StoreError
 from arkflow_kernel.ids import (
@@ -90,7 +91,9 @@ class HandDrivenChain:
         self._name = "" if log is None else f"{plan.chain} "
         if snapshot is None:
             snapshot = ChainSnapshot(plan.chain, plan.tasks, sources=restored)
-        self.task = ChainTask(plan, G1, commits=commits, restored=RestoredChain(snapshot=snapshot))
+        self.task = ChainTask(
+            plan, G1, opened=OpenedSource(commits), restored=RestoredChain(snapshot=snapshot)
+        )
         self.log = Transcript() if log is None else log
         self.clock = VirtualClock() if clock is None else clock
         self.emitted: deque[tuple[ChannelId, Envelope]] = deque()

@@ -11,11 +11,11 @@ from arkflow_kernel.chain_flow import ChainFlow
 from arkflow_kernel.commit import CommitFrontier, SettlementQueue, SourceCommits
 from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence, SplitId
 from arkflow_kernel.item_queue import BatchRef, Item, ItemQueue
-from arkflow_kernel.lane import LaneSchedule
+from arkflow_kernel.lane_schedule import LaneSchedule
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import Position, ReadResult, SourceBatch, SplitPosition, WriteReceipt
+from arkflow_kernel.ports import Position, SourceBatch, SplitPosition, WriteReceipt
 from arkflow_kernel.protocol import ItemDone, SourceRead, Submit, Write, WriteRequest
-from arkflow_kernel.read_lane import ReadLane
+from arkflow_kernel.read_lane import ReadBatch, ReadLane
 from arkflow_kernel.snapshot import Epoch
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.write_lane import WriteLane
@@ -237,9 +237,9 @@ class IgnoresTheWriteBound(PlantedTask):
 
 
 class _GreedySource(ReadLane):
-    def answered(self, result: ReadResult, size_bytes: int, now_ms: MonotonicMs) -> None:
+    def answered(self, event: SourceRead) -> None:
         stopped, self._stopped = self._stopped, False
-        super().answered(result, size_bytes, now_ms)
+        super().answered(event)
         self._stopped = stopped
 
     def stop(self) -> None:
@@ -253,7 +253,7 @@ class KeepsReadAheadAtStop(PlantedTask):
 
 
 class _SharedSequences(ReadLane):
-    def take(self) -> tuple[SourceBatch, Sequence, int] | None:
+    def take(self) -> tuple[ReadBatch, Sequence] | None:
         taken = super().take()
         if taken is not None:
             for split in self._sequences:

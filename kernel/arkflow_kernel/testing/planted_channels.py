@@ -5,7 +5,7 @@ from typing import Any
 from arkflow_kernel.chain_flow import ChainFlow
 from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.channel import CreditLedger, SequenceCheck
-from arkflow_kernel.envelope import Data, EndOfStream, Envelope, Reset
+from arkflow_kernel.envelope import Barrier, Data, EndOfStream, Envelope, Reset
 from arkflow_kernel.ids import ChannelId
 from arkflow_kernel.inlet import Inlet, Inlets
 from arkflow_kernel.outbox import Outbox
@@ -120,7 +120,7 @@ class CoalescesBackwards(PlantedTask):
 
 
 class _HastyOutbox(Outbox):
-    def put(self, control: Envelope) -> None:
+    def put(self, control: Barrier | Reset | EndOfStream) -> None:
         if isinstance(control, EndOfStream):
             self._queue.append(control)
         else:

@@ -11,7 +11,7 @@ from arkflow_kernel.chain_flow import ChainFlow
 from arkflow_kernel.chain_rounds import ChainRounds
 from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.commit import SourceCuts
-from arkflow_kernel.envelope import Barrier, Envelope
+from arkflow_kernel.envelope import Barrier, EndOfStream, Reset
 from arkflow_kernel.ids import ChannelId, CheckpointId, MonotonicMs, RequestToken
 from arkflow_kernel.outbox import Outbox
 from arkflow_kernel.plan import ChainPlan
@@ -70,7 +70,7 @@ class TakesPausedInputs(PlantedTask):
 
 
 class _HastyOutbox(Outbox):
-    def put(self, control: Envelope) -> None:
+    def put(self, control: Barrier | Reset | EndOfStream) -> None:
         if isinstance(control, Barrier) and not any(isinstance(e, Barrier) for e in self._queue):
             self._queue.append(control)
         else:
@@ -84,7 +84,7 @@ class BarrierOvertakesTheBuffer(PlantedTask):
 
 
 class _FrontOutbox(Outbox):
-    def put(self, control: Envelope) -> None:
+    def put(self, control: Barrier | Reset | EndOfStream) -> None:
         super().put(control)
         if isinstance(control, Barrier):
             self._queue.rotate(1)

@@ -14,7 +14,7 @@ from arkflow_kernel.commit import SourceCuts
 from arkflow_kernel.envelope import Data, EndOfStream, Envelope
 from arkflow_kernel.errors import ArkflowError, ChannelError, ProcessingError
 from arkflow_kernel.ids import Generation, RequestToken, SplitId
-from arkflow_kernel.lane import LaneSchedule
+from arkflow_kernel.lane_schedule import LaneSchedule
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
 from arkflow_kernel.metrics import ChainStatistics
 from arkflow_kernel.plan import ChainPlan
@@ -89,7 +89,7 @@ class SimChain:
         self._clock, self._parts = world.clock, self._made_parts()
         self.work = self._made_work(restored)
         self.task: ChainTask = world.machines.task(
-            plan, generation, commits=self.work.commits, restored=restored
+            plan, generation, opened=self.work.opened, restored=restored
         )
         self.inputs, self.outputs = inputs, {channel.id: channel for channel in outputs}
         self._inputs_by_id = {channel.id: channel for channel in inputs}

@@ -9,6 +9,7 @@ from arkflow_kernel.ids import ChannelId, OutputId, RequestToken, Sequence
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
+    AdvanceItem,
     FinishItem,
     GrantCredit,
     ItemDone,
@@ -16,6 +17,7 @@ from arkflow_kernel.protocol import (
     RunItem,
     SealItem,
     Submit,
+    TickItem,
 )
 from arkflow_kernel.testing.lineage import ViolationError, place_in
 from arkflow_kernel.testing.sim_rows import rows_of, split_number
@@ -58,7 +60,7 @@ class SimItems:
         if isinstance(item, FinishItem):
             rows, size = self._world.all_finish_rows(self._plan), 0
             lineage.started(rows)
-        elif isinstance(item, SealItem):
+        elif isinstance(item, SealItem | AdvanceItem | TickItem):
             rows, size = [], 0
         elif read_upto is not None:
             rows, size = _rows_of_item(item), item.batch.nbytes

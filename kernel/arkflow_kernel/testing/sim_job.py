@@ -250,7 +250,9 @@ class SimJob:
         self.chains[plan.chain] = chain
         self._changed()
         work = chain.work
-        self._inbox.append(ChainReady(now, command.token, plan.chain, work.replay, work.commits))
+        self._inbox.append(
+            ChainReady(now, command.token, plan.chain, work.replay, work.opened.commits)
+        )
 
     def _made_chain(self, command: DeployChain) -> SimChain | None:
         return SimChain(

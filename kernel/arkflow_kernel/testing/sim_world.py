@@ -9,7 +9,7 @@ from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.ids import ChainId, OperatorId
 from arkflow_kernel.job_log import JobLog
-from arkflow_kernel.lane import LaneSchedule
+from arkflow_kernel.lane_schedule import LaneSchedule
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.checkers import ItemCheck, OrderCheck

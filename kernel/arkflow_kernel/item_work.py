@@ -1,0 +1,106 @@
+"""What one lane item has made so far: pieces on their way to outputs, and counts (T1c, T6)."""
+
+from collections import deque
+
+import pyarrow as pa
+
+from arkflow_kernel.bad_rows import NOWHERE, Origin, bad_row_error
+from arkflow_kernel.event_time_gate import ROW_WATERMARK
+from arkflow_kernel.ids import OperatorId, OutputId, RequestToken
+from arkflow_kernel.limits import SLICE_BYTES_MAX, SLICE_ROWS_MAX
+from arkflow_kernel.metrics import OperatorCounts
+from arkflow_kernel.outlet import ChainOutlets
+from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.ports import OperatorResult
+from arkflow_kernel.protocol import Piece
+
+
+class ItemWork:
+    """Results and counts of one item while it runs."""
+
+    def __init__(self, plan: ChainPlan, outlets: ChainOutlets, token: RequestToken) -> None:
+        self.plan = plan
+        self.outlets = outlets
+        self._sinks = {sink.output for sink in plan.sinks}
+        self.token = token
+        self.pieces: deque[Piece] = deque()
+        self.counts: dict[OperatorId, OperatorCounts] = {}
+
+    def emit(self, batch: pa.RecordBatch) -> None:
+        """Rows that passed all operators. Raises `ProcessingError` if a row finds no way."""
+        if batch.num_rows:
+            for output in self.plan.outputs:
+                self._leave(output, _unstamped(batch) if output in self._sinks else batch)
+
+    def error(self, bad: pa.RecordBatch | None, origin: Origin = NOWHERE) -> None:
+        """Bad rows; without an error output the first of them fails the item."""
+        if bad is None or bad.num_rows == 0:
+            return
+        if self.plan.error_output is None:
+            raise bad_row_error(bad, origin)
+        self._leave(self.plan.error_output, _unstamped(bad))
+
+    def late(self, rows: pa.RecordBatch | None) -> None:
+        """Rows for the late route; nothing without one: then they are counted only."""
+        if rows is not None and rows.num_rows and self.plan.late_output is not None:
+            self._leave(self.plan.late_output, _unstamped(rows))
+
+    @property
+    def fills_slice(self) -> bool:
+        """Whether a slice of what there is would be full."""
+        return (
+            sum(piece.batch.num_rows for piece in self.pieces) >= SLICE_ROWS_MAX
+            or sum(piece.size_bytes for piece in self.pieces) >= SLICE_BYTES_MAX
+        )
+
+    def take_counts(self) -> tuple[OperatorCounts, ...]:
+        """What was counted since the last call."""
+        counts, self.counts = tuple(self.counts.values()), {}
+        return counts
+
+    def failed(self, kept: int, batch: pa.RecordBatch) -> None:
+        """An operator failed: of all pieces but the first `kept`, the batch alone leaves."""
+        assert self.plan.error_output is not None
+        while len(self.pieces) > kept:
+            self.pieces.pop()
+        self._leave(self.plan.error_output, _unstamped(batch))
+
+    def _leave(self, output: OutputId, batch: pa.RecordBatch) -> None:
+        self.pieces += self.outlets.pieces(output, batch)
+
+    def counted(self, index: int, rows_in: int, result: OperatorResult) -> None:
+        """Book one call (T6)."""
+        rows_out = sum(batch.num_rows for batch in result.batches)
+        errors = 0 if result.bad is None else result.bad.num_rows
+        left = rows_in - errors - rows_out - result.late_rows - result.absorbed
+        self._add(
+            index,
+            rows_in=rows_in,
+            rows_out=rows_out,
+            errors=errors,
+            late=result.late_rows,
+            absorbed=result.absorbed,
+            filtered=max(left, 0),
+            expanded=max(-left, 0),
+        )
+
+    def errored(self, index: int, rows: int) -> None:
+        """Book a call that failed: all its rows are errors."""
+        self._add(index, rows_in=rows, errors=rows)
+
+    def _add(self, index: int, **counts: int) -> None:
+        self.add(OperatorCounts(self.plan.operators[index].operator, **counts))
+
+    def add(self, counts: OperatorCounts) -> None:
+        """Add to what is booked for an operator."""
+        known = self.counts.get(counts.operator, OperatorCounts(counts.operator))
+        self.counts[counts.operator] = known.plus(counts)
+
+
+def _unstamped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that no operator judges any more: nobody else is to see their stamps (W8)."""
+    places = batch.schema.get_all_field_indices(ROW_WATERMARK)
+    return batch.drop_columns([ROW_WATERMARK]) if places else batch
+
+
+__all__ = ["ItemWork"]
