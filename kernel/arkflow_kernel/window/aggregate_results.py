@@ -1,0 +1,94 @@
+"""From merged partials to the values that leave: exact, and of the documented types (N4).
+
+count, count_distinct   UInt64
+sum                     Int64, UInt64, Float32, Float64, decimal128(38, s): as the values are
+min, max, first, last   as the values are
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arkflow_kernel.errors import ProcessingError
+from arkflow_kernel.ids import OperatorId
+from arkflow_kernel.limits import INT64_MAX, INT64_MIN
+from arkflow_kernel.plan import AggregatePlan
+from arkflow_kernel.state.growing import Mask
+from arkflow_kernel.window.aggregate_types import DECIMAL256_DIGITS, as_type, sum_type
+
+Where = Callable[[int], str]
+"""Names the window and the key of a row of the table, for an error."""
+
+COUNT_TYPE = pa.uint64()
+"""Type of counts when they leave."""
+
+_UINT64_MAX = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """Brings merged values to the type in which they leave; what does not fit is an error.
+
+    With `null_on_overflow` it is a null instead.
+    """
+
+    operator: OperatorId
+    where: Where
+    null_on_overflow: bool
+
+    def counted(self, values: Any) -> Any:
+        """A count; null means that nothing was there to count."""
+        return values.fill_null(0).cast(COUNT_TYPE)
+
+    def summed(self, plan: AggregatePlan, values: Any, kind: pa.DataType) -> Any:
+        """A sum of values of the value type `kind`."""
+        target = sum_type(kind)
+        if values.type == target or pa.types.is_floating(target):
+            return as_type(values, target)
+        return as_type(self._within(plan, values, target), target)
+
+    def _within(self, plan: AggregatePlan, values: Any, target: pa.DataType) -> Any:
+        """Sums that `target` holds. Raises `ProcessingError` for others, or makes them null."""
+        outside = _outside(values, target)
+        if outside is None or not outside.any():
+            return values
+        if self.null_on_overflow:
+            return pc.if_else(pa.array(outside), pa.scalar(None, values.type), values)
+        row = int(np.flatnonzero(outside)[0])
+        raise ProcessingError(
+            self.operator,
+            f"the sum of '{plan.field}' for the column '{plan.name}' is {values[row]}, which does "
+            f"not fit {target}; cast the field to a decimal or to Float64 before the window, or "
+            "set `overflow: null` to get a null in such a place",
+            error_class="Overflow",
+            where=self.where(row),
+        )
+
+
+def _outside(values: Any, target: pa.DataType) -> Mask | None:
+    """Which values `target` does not hold; None if it holds all of their type."""
+    if not pa.types.is_decimal(values.type):
+        return None
+    least, greatest = _limits(target)
+    kind = pa.decimal256(DECIMAL256_DIGITS, values.type.scale)
+    beyond: Any = pc.or_(
+        pc.less(values, pa.scalar(least, kind)), pc.greater(values, pa.scalar(greatest, kind))
+    )
+    return np.asarray(beyond.fill_null(False), dtype=np.bool_)
+
+
+def _limits(target: Any) -> tuple[Decimal, Decimal]:
+    if pa.types.is_int64(target):
+        return Decimal(INT64_MIN), Decimal(INT64_MAX)
+    if pa.types.is_uint64(target):
+        return Decimal(0), Decimal(_UINT64_MAX)
+    nines = (9,) * target.precision
+    return Decimal((1, nines, -target.scale)), Decimal((0, nines, -target.scale))
+
+
+__all__ = ["COUNT_TYPE", "Fitting", "Where"]
