@@ -58,11 +58,12 @@ lint: $(VENV)/.installed
 	$(BIN)/lint-imports --no-cache
 
 test-fast: $(VENV)/.installed
-	$(BIN)/pytest -q $(PARALLEL) $(FAST_TESTS)
+	$(BIN)/pytest -q $(PARALLEL) -m "not slow" $(FAST_TESTS)
 
 test: lint coverage slow lower
 
-# The fast tests, and how much of the kernel they reach: lines and branches together.
+# The fast tests and those of the same folders that are marked `slow`, and how much of the kernel
+# they reach: lines and branches together.
 coverage: $(VENV)/.installed
 	$(BIN)/pytest -q $(PARALLEL) --cov=arkflow_kernel --cov-branch --cov-report=term:skip-covered \
 		--cov-fail-under=95 $(FAST_TESTS)

@@ -106,10 +106,7 @@ class FaultProxy:
     @contextlib.contextmanager
     def running(self) -> Iterator["FaultProxy"]:
         """Serve until the end of the context."""
-        server = ThreadingHTTPServer(
-            ("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self})
-        )
-        server.daemon_threads = True
+        server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"proxy": self}))
         self.port = server.server_address[1]
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
@@ -154,6 +151,11 @@ class _Answer:
     status: int
     headers: list[tuple[str, str]]
     body: bytes
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # with the default of 5, many clients at once are sent away
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ import pytest
 
 from arkflow_kernel.testing.simulation import PROBES, STEPS_MIN, Simulation
 
-SEEDS_IN_CHECK = 50
+FIXED_SEEDS = 50
 
 CHUNK = 10
 """Seeds of one test: few enough to be spread over processes, enough to name few tests."""
@@ -23,11 +23,18 @@ def _seeds() -> list[int]:
     one = os.environ.get("ARKFLOW_SEED")
     if one is not None:
         return [int(one)]
-    return [*KEPT_SEEDS, *range(int(os.environ.get("ARKFLOW_SEEDS", SEEDS_IN_CHECK)))]
+    return [*KEPT_SEEDS, *range(int(os.environ.get("ARKFLOW_SEEDS", FIXED_SEEDS)))]
 
 
 SEEDS = _seeds()
-CHUNKS = [SEEDS[first : first + CHUNK] for first in range(0, len(SEEDS), CHUNK)]
+CHUNKS = [
+    pytest.param(
+        SEEDS[first : first + CHUNK],
+        marks=[pytest.mark.slow] if first else [],
+        id=f"{SEEDS[first]}-{SEEDS[first : first + CHUNK][-1]}",
+    )
+    for first in range(0, len(SEEDS), CHUNK)
+]
 
 
 REACHED: dict[int, Counter[str]] = {}
@@ -43,16 +50,17 @@ def _run(seed: int) -> Counter[str]:
     return REACHED[seed]
 
 
-@pytest.mark.parametrize("seeds", CHUNKS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+@pytest.mark.parametrize("seeds", CHUNKS)
 def test_no_order_of_events_loses_repeats_or_commits_too_early(seeds: list[int]) -> None:
     for seed in seeds:
         assert _run(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("ARKFLOW_SEED" in os.environ, reason="a replay of a single seed")
 def test_the_fixed_seeds_together_reach_every_situation() -> None:
     reached: Counter[str] = Counter()
-    for seed in range(SEEDS_IN_CHECK):
+    for seed in range(FIXED_SEEDS):
         reached.update(_run(seed))
     assert set(PROBES) - set(reached) == set()
 

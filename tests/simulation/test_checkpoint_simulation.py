@@ -11,7 +11,7 @@ import pytest
 from arkflow_kernel.testing.cut_simulation import PROBES, CutSimulation
 from arkflow_kernel.testing.simulation import STEPS_MIN
 
-SEEDS_IN_CHECK = 50
+FIXED_SEEDS = 50
 
 CHUNK = 10
 """Seeds of one test: few enough to be spread over processes, enough to name few tests."""
@@ -24,11 +24,18 @@ def _seeds() -> list[int]:
     one = os.environ.get("ARKFLOW_SEED")
     if one is not None:
         return [int(one)]
-    return [*KEPT_SEEDS, *range(int(os.environ.get("ARKFLOW_SEEDS", SEEDS_IN_CHECK)))]
+    return [*KEPT_SEEDS, *range(int(os.environ.get("ARKFLOW_SEEDS", FIXED_SEEDS)))]
 
 
 SEEDS = _seeds()
-CHUNKS = [SEEDS[first : first + CHUNK] for first in range(0, len(SEEDS), CHUNK)]
+CHUNKS = [
+    pytest.param(
+        SEEDS[first : first + CHUNK],
+        marks=[pytest.mark.slow] if first else [],
+        id=f"{SEEDS[first]}-{SEEDS[first : first + CHUNK][-1]}",
+    )
+    for first in range(0, len(SEEDS), CHUNK)
+]
 
 REACHED: dict[int, Counter[str]] = {}
 """What the seeds that ran in this process reached."""
@@ -43,7 +50,7 @@ def _run(seed: int) -> Counter[str]:
     return REACHED[seed]
 
 
-@pytest.mark.parametrize("seeds", CHUNKS, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+@pytest.mark.parametrize("seeds", CHUNKS)
 def test_whatever_dies_every_row_is_published_once_and_every_record_is_its_cut(
     seeds: list[int],
 ) -> None:
@@ -51,10 +58,11 @@ def test_whatever_dies_every_row_is_published_once_and_every_record_is_its_cut(
         assert _run(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("ARKFLOW_SEED" in os.environ, reason="a replay of a single seed")
 def test_the_fixed_seeds_together_reach_every_situation_and_every_kill_point() -> None:
     reached: Counter[str] = Counter()
-    for seed in range(SEEDS_IN_CHECK):
+    for seed in range(FIXED_SEEDS):
         reached.update(_run(seed))
     assert set(PROBES) - set(reached) == set()
 

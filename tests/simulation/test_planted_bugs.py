@@ -21,6 +21,7 @@ def _run_all(machines: Machines, first: int) -> None:
         Simulation((first + n) % SEEDS, machines).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", sorted(PLANTED))
 def test_a_planted_bug_is_found_within_the_fixed_seeds(bug: str) -> None:
     with pytest.raises(SimulationError, match=r"ARKFLOW_SEED=\d+"):

@@ -27,6 +27,7 @@ def _run_all(machines: Machines, first: int) -> None:
         CutSimulation((first + n) % SEEDS, machines).run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", sorted(PLANTED_CUTS))
 def test_a_planted_bug_of_checkpoints_is_found_within_the_fixed_seeds(bug: str) -> None:
     with pytest.raises(SimulationError, match=r"ARKFLOW_SEED=\d+"):

@@ -84,6 +84,12 @@ KEYS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+KINDS = [
+    kind if kind in ("integers", "texts") else pytest.param(kind, marks=pytest.mark.slow)
+    for kind in KEYS
+]
+
+
 @dataclass(frozen=True)
 class Op:
     """One call of an operator."""
@@ -177,7 +183,7 @@ def _tried(fits: bool, call: Callable[[], Any]) -> Any:
     return None
 
 
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=40, deadline=None)
 @given(
     data=st.data(), ttl_ms=st.sampled_from([None, 10]), max_bytes=st.sampled_from([None, 60, 700])

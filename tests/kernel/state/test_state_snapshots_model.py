@@ -61,6 +61,11 @@ KEYS: dict[str, tuple[list[Any], list[pa.DataType]]] = {
 }
 
 
+KINDS = [
+    kind if kind == "integers" else pytest.param(kind, marks=pytest.mark.slow) for kind in KEYS
+]
+
+
 def _array(rows: list[Any], kind: pa.DataType) -> Any:
     if pa.types.is_floating(kind):
         rows = [None if row is None else float(row) for row in rows]
@@ -167,7 +172,7 @@ class Twins:
             self.last = self.tried.upload(self.checkpoint), len(self.items)
 
 
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=80, deadline=None)
 @given(
     data=st.data(),
@@ -193,6 +198,7 @@ def test_with_any_budget_and_any_restore_a_chain_says_what_one_says_that_never_s
             assert twins.tried.held(part) == twins.peer.held(part)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(data=st.data(), budget=st.sampled_from([1, 2**40]), max_bytes=st.sampled_from([None, 60]))
 def test_entries_expire_at_the_same_moment_in_memory_in_a_file_and_after_a_restore(

@@ -18,6 +18,8 @@ from tests.servers.s3_server import S3Root
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 FAST = Patience(tries=4, first_s=0.01, longest_s=0.05)
 PART = 5 * MIB
 """The least that S3 takes."""

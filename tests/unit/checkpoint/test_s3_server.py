@@ -7,6 +7,8 @@ import pytest
 from tests.servers.fault_proxy import Fault
 from tests.servers.s3_server import S3Root, send
 
+pytestmark = pytest.mark.slow
+
 ONLY_NEW = {"If-None-Match": "*"}
 
 

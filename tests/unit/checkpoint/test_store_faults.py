@@ -17,6 +17,8 @@ from tests.servers.s3_server import S3Root
 if TYPE_CHECKING:
     from tests.unit.checkpoint.conftest import Store
 
+pytestmark = pytest.mark.slow
+
 SLOT = "log/1.json"
 KEY = r"/log/1\.json$"
 NAME = "1-count-0-1.arrow"

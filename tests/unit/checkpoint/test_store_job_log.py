@@ -106,6 +106,7 @@ def test_a_savepoint_is_read_by_another_job_through_its_url(store: "Store", name
     assert len(store.files(job="orders-2").sizes("objects")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "times"),
     [

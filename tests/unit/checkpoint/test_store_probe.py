@@ -11,6 +11,8 @@ from tests.servers.s3_server import S3Root
 if TYPE_CHECKING:
     from tests.unit.checkpoint.conftest import Store
 
+pytestmark = pytest.mark.slow
+
 SLOT = "log/1.json"
 ALWAYS = 1000
 

@@ -190,6 +190,7 @@ def run_until(folder: Path, generation: int, steps: int | None, waits: bool) -> 
     return done
 
 
+@pytest.mark.slow
 def test_kill_9_between_two_steps_shows_only_recorded_rows_and_then_each_once(
     tmp_path: Path, rows: Rows
 ) -> None:
@@ -204,6 +205,7 @@ def test_kill_9_between_two_steps_shows_only_recorded_rows_and_then_each_once(
     assert not [name for name in os.listdir(target) if name.startswith(".")]
 
 
+@pytest.mark.slow
 def test_kill_9_at_work_shows_only_recorded_rows_and_then_each_once(
     tmp_path: Path, rows: Rows
 ) -> None:

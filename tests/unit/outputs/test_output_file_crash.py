@@ -97,6 +97,7 @@ for sequence in range(1, 1_000_000):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("receipts", [7, 40, 120])
 def test_kill_9_loses_nothing_that_was_confirmed(tmp_path: Path, rows: Rows, receipts: int) -> None:
     folder = tmp_path / "out"
