@@ -15,8 +15,8 @@ from arkflow_kernel.operator_config import (
     STATE_OUTPUT_DEFAULT,
     STATE_OUTPUT_KEY,
     JoinConfig,
-    WindowConfig,
 )
+from arkflow_kernel.window_config import WindowConfig
 from arkflow_ray.components import registry
 from arkflow_ray.components.api import ComponentConfig, ComponentEntry, ComponentKind
 from arkflow_ray.components.building import RATE_KEY

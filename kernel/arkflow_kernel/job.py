@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from arkflow_kernel.limits import (
+    DURATION_MS_MAX,
     MAX_PARALLELISM_DEFAULT,
     ROUND_TIMEOUT_MS,
     STATE_MEMORY_BYTES,
@@ -18,6 +19,9 @@ from arkflow_kernel.limits import (
 
 NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
+DurationMs = Annotated[int, Field(ge=0, le=DURATION_MS_MAX)]
+PositiveDurationMs = Annotated[int, Field(ge=1, le=DURATION_MS_MAX)]
+Column = Annotated[str, Field(min_length=1)]
 
 
 class Spec(BaseModel):
@@ -163,10 +167,10 @@ class WatermarkSpec(Spec):
     """
 
     strategy: Literal["bounded_out_of_orderness", "monotonous"] = "bounded_out_of_orderness"
-    out_of_orderness_ms: NonNegativeInt = 0
-    idle_timeout_ms: NonNegativeInt | None = None
-    max_future_skew_ms: NonNegativeInt | None = None
-    max_drift_ms: NonNegativeInt | None = None
+    out_of_orderness_ms: DurationMs = 0
+    idle_timeout_ms: DurationMs | None = None
+    max_future_skew_ms: DurationMs | None = None
+    max_drift_ms: DurationMs | None = None
     split_order: Literal["none", "time"] = "none"
 
 
@@ -176,7 +180,7 @@ class TimeSpec(Spec):
     mode: Literal["processing_time", "event_time"]
     timestamp_field: str | None = None
     watermark: WatermarkSpec | None = None
-    allowed_lateness_ms: NonNegativeInt = 0
+    allowed_lateness_ms: DurationMs = 0
     late_event_policy: Literal["drop", "route", "update"] = "drop"
     late_event_route: str | None = None
 
@@ -228,12 +232,15 @@ class JobSpec(Spec):
 __all__ = [
     "ChannelSpec",
     "CheckpointSpec",
+    "Column",
     "ComponentSpec",
+    "DurationMs",
     "EdgeSpec",
     "JobSpec",
     "OperatorKind",
     "OperatorSpec",
     "PipelineSpec",
+    "PositiveDurationMs",
     "RebalanceSpec",
     "ResourcesSpec",
     "RestartSpec",

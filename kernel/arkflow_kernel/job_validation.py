@@ -153,6 +153,18 @@ def _keys(operator: OperatorSpec, path: str) -> Iterator[Issue]:
     if operator.kind == "window" and operator.key_field and own and own != operator.key_field:
         text = f"window '{operator.id}' has key_field '{operator.key_field}' and, in its config,"
         yield Issue(f"{path}.config.key_field", f"{text} '{own}'; give the same or only the latter")
+    several = operator.config.get("key_fields")
+    if (
+        operator.kind == "window"
+        and operator.key_field
+        and several
+        not in (
+            None,
+            [operator.key_field],
+        )
+    ):
+        text = f"window '{operator.id}' has key_field '{operator.key_field}' and, in its config,"
+        yield Issue(f"{path}.key_field", f"{text} `key_fields`; remove the former")
 
 
 def _count_field(operator: OperatorSpec, path: str) -> Iterator[Issue]:

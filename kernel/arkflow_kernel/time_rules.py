@@ -15,7 +15,7 @@ def time_issues(topology: Topology) -> Iterator[Issue]:
     for i, operator in enumerate(topology.job.operators):
         if operator.kind == "join" or on_event_time(operator):
             yield from _agreement(topology, operator.id, f"operators[{i}]")
-        if operator.kind == "window":
+        if _is_window(topology, operator.id):
             yield from _window(topology, operator.id, operator.config, f"operators[{i}].config")
 
 
@@ -82,32 +82,83 @@ def _meaning(time: TimeSpec) -> dict[str, Any]:
 
 
 def _window(topology: Topology, name: str, config: dict[str, Any], path: str) -> Iterator[Issue]:
-    own = config.get("allowed_lateness_ms")
+    if not on_event_time(topology.operators[name]):
+        return
     for source in topology.judged_by(name):
         time = topology.sources[source].time
-        given = "allowed_lateness_ms" in time.model_fields_set
-        if own is not None and given and own != time.allowed_lateness_ms:
-            text = f"allowed_lateness_ms of window '{name}' is {own}, that of source '{source}'"
-            advice = "give it in one place, or the same value in both"
-            yield Issue(
-                f"{path}.allowed_lateness_ms", f"{text} {time.allowed_lateness_ms}; {advice}"
-            )
-        if config.get("trigger", "watermark") == "watermark" and time.mode != "event_time":
+        if time.mode != "event_time":
             text = f"window '{name}' fires by watermark, and source '{source}' has none"
             advice = "it would fire only at the end; set `trigger: processing_time`, or the "
             yield Issue(
                 f"{path}.trigger", f"{text}: {advice}source's `mode: event_time`", warning=True
             )
-    if config.get("timestamp_field") == "window_start" and _behind_window(topology, name):
-        text = f"window '{name}' behind a window takes `window_start` as its time, but a result"
-        advice = "is from `window_end - 1`: rows may be late; use `window_end`"
+            continue
+        yield from _lateness(name, source, time, config, path)
+        yield from _timestamps(topology, name, source, path)
+    yield from _behind_windows(topology, name, config, path)
+
+
+def _lateness(
+    name: str, source: str, time: TimeSpec, config: dict[str, Any], path: str
+) -> Iterator[Issue]:
+    """The lateness of a window and its sources' policy (W6)."""
+    own = config.get("allowed_lateness_ms")
+    given = "allowed_lateness_ms" in time.model_fields_set
+    where = f"{path}.allowed_lateness_ms"
+    if own is not None and given and own != time.allowed_lateness_ms:
+        text = f"allowed_lateness_ms of window '{name}' is {own}, that of source '{source}'"
+        advice = "give it in one place, or the same value in both"
+        yield Issue(where, f"{text} {time.allowed_lateness_ms}; {advice}")
+    elif own and time.late_event_policy != "update":
+        text = f"`allowed_lateness_ms` has no effect: the policy of source '{source}' is"
+        advice = "which takes no late row; say `late_event_policy: update` there"
+        yield Issue(where, f"{text} `{time.late_event_policy}`, {advice}", warning=True)
+    if config.get("legacy_payload") is True and time.late_event_policy == "update":
+        text = f"window '{name}' releases its rows (`legacy_payload`), so it cannot correct a"
+        advice = f"result; choose `late_event_policy: drop` or `route` on source '{source}'"
+        yield Issue(f"{path}.legacy_payload", f"{text} {advice}")
+
+
+def _timestamps(topology: Topology, name: str, source: str, path: str) -> Iterator[Issue]:
+    """Rows that reach a window as they were read have one time (W3)."""
+    own = topology.operators[name].config.get("timestamp_field")
+    read = topology.sources[source].time.timestamp_field
+    direct = any(edge.to == name for edge in topology.outputs[source])
+    if direct and read and own != read:
+        text = f"window '{name}' takes its time from '{own}', the watermark of source '{source}'"
+        advice = f"follows '{read}': rows may be late for no reason; use one field"
         yield Issue(f"{path}.timestamp_field", f"{text} {advice}", warning=True)
 
 
-def _behind_window(topology: Topology, name: str) -> bool:
+def _behind_windows(
+    topology: Topology, name: str, config: dict[str, Any], path: str
+) -> Iterator[Issue]:
+    """Results of windows as the rows of another one (N7)."""
+    above = _windows_above(topology, name)
+    if above and config.get("timestamp_field") == "window_start":
+        text = f"window '{name}' behind a window takes `window_start` as its time, but a result"
+        advice = "is from `window_end - 1`: rows may be late; use `window_end`"
+        yield Issue(f"{path}.timestamp_field", f"{text} {advice}", warning=True)
+    correcting = [window for window in above if _corrects(topology, window)]
+    if correcting:
+        text = f"window '{name}' would count corrections of '{correcting[0]}' beside the results"
+        advice = "that they replace, or drop them as late; choose another `late_event_policy`"
+        yield Issue(path, f"{text} {advice}", warning=True)
+
+
+def _windows_above(topology: Topology, name: str) -> list[str]:
     backwards = [(edge.to, edge.from_) for edge in topology.main]
     above = topology.reach([name], backwards) - {name}
-    return any(topology.operators[other].kind == "window" for other in above)
+    return [other for other in topology.operators if other in above and _is_window(topology, other)]
+
+
+def _is_window(topology: Topology, name: str) -> bool:
+    return topology.operators[name].kind == "window"
+
+
+def _corrects(topology: Topology, window: str) -> bool:
+    times = [topology.sources[source].time for source in topology.judged_by(window)]
+    return any(time.late_event_policy == "update" for time in times)
 
 
 __all__ = ["time_issues"]

@@ -6,9 +6,9 @@ What a source says about late rows is planned at the windows that judge them fir
 from typing import Final
 
 from arkflow_kernel.job import OperatorSpec, TimeSpec
-from arkflow_kernel.operator_config import AggregateConfig, WindowConfig, aggregate_name
 from arkflow_kernel.plan import AggregatePlan, LatePolicy, TimePlan, WindowKind, WindowPlan
 from arkflow_kernel.topology import Topology
+from arkflow_kernel.window_config import AggregateConfig, WindowConfig, aggregate_name
 
 _VALUE_FUNCTIONS: Final = ("sum", "min", "max")
 """Aggregates of a plain window beside its count (D.8); their columns have these names."""

@@ -252,7 +252,9 @@ def test_a_mistake_is_one_error_at_its_place(
     [
         all_of(),
         as_window(),
-        as_window(value_fields=["a", "b"]),
+        as_window(value_fields=["a"]),
+        as_window(size_ms=None, unit="month", timezone="Europe/Berlin", offset_ms=-3_600_000),
+        as_window(key_field="window_start", value_fields=["a"]),
         as_window(kind="sliding", size_ms=10_000, slide_ms=1),
         as_window(kind="sliding", size_ms=10_000, slide_ms=4_000),
         as_window(key_field=None, key_fields=["a", "b"], aggregates=[{"function": "count"}]),

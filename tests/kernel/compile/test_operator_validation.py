@@ -13,6 +13,7 @@ from arkflow_kernel.testing.job_changes import (
     Change,
     add_edge,
     add_operator,
+    add_source,
     all_of,
     as_join,
     as_window,
@@ -22,7 +23,113 @@ from arkflow_kernel.testing.job_changes import (
 Jobs = Callable[..., JobSpec]
 
 OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
-    ("no size", as_window(size_ms=None), "config.size_ms", "a tumbling window needs `size_ms`"),
+    ("no size", as_window(size_ms=None), "config.size_ms", "needs `size_ms`, or a `unit`"),
+    ("no gap", as_window(kind="session", size_ms=None), "config.gap_ms", "needs `gap_ms`"),
+    ("endless", as_window(size_ms=10**16), "config.size_ms", "less than or equal to"),
+    ("size and unit", as_window(unit="day"), "config.size_ms", "or a `unit: day`; remove one"),
+    (
+        "sliding days",
+        as_window(kind="sliding", slide_ms=10, unit="day"),
+        "config.unit",
+        "choose `kind: tumbling`",
+    ),
+    ("zone alone", as_window(timezone="UTC"), "config.timezone", "no effect without `unit`"),
+    (
+        "unknown zone",
+        as_window(size_ms=None, unit="day", timezone="europe/Berln"),
+        "config.timezone",
+        "no time zone 'europe/Berln' in the IANA database; did you mean `Europe/Berlin`",
+    ),
+    (
+        "city as a zone",
+        as_window(size_ms=None, unit="day", timezone="new york"),
+        "config.timezone",
+        "`America/New_York`",
+    ),
+    (
+        "folder of zones",
+        as_window(size_ms=None, unit="day", timezone="Europe"),
+        "config.timezone",
+        "no time zone 'Europe'",
+    ),
+    (
+        "zone outside of the database",
+        as_window(size_ms=None, unit="day", timezone="../passwd"),
+        "config.timezone",
+        "no time zone '../passwd'",
+    ),
+    (
+        "offset of a session",
+        as_window(kind="session", size_ms=None, gap_ms=5, offset_ms=1),
+        "config.offset_ms",
+        "begins with its first row",
+    ),
+    ("offset", as_window(offset_ms=-1000), "config.offset_ms", "by less than one of them (1000 ms"),
+    (
+        "offset of a slide",
+        as_window(kind="sliding", slide_ms=10, offset_ms=10),
+        "config.offset_ms",
+        "(10 ms here)",
+    ),
+    (
+        "two values",
+        as_window(value_fields=["a", "b"]),
+        "config.value_fields",
+        "exactly one value field, got 2; for several say `aggregates: [{function: sum, field: a}",
+    ),
+    (
+        "key twice",
+        as_window(key_field=None, key_fields=["a", "a"]),
+        "config.key_fields[1]",
+        "names 'a' twice",
+    ),
+    (
+        "all rows as one of several keys",
+        as_window(key_field=None, key_fields=["__arkflow_window_all"]),
+        "config.key_fields[0]",
+        "is no column",
+    ),
+    (
+        "key that is a column of the result",
+        as_window(key_field=None, key_fields=["a", "window_end"]),
+        "config.key_fields[1]",
+        "also a column of every window's result; rename it before",
+    ),
+    (
+        "key beside aggregates that is a column of the result",
+        as_window(key_field="window_end", aggregates=[{"function": "count"}]),
+        "config.key_field",
+        "rename it before",
+    ),
+    (
+        "aggregate twice",
+        as_window(aggregates=[{"function": "count"}, {"function": "count"}]),
+        "config.aggregates[1]",
+        "two columns 'count': this one, and one of aggregates[0]; name it with `as:`",
+    ),
+    (
+        "aggregate called as the key",
+        as_window(aggregates=[{"function": "sum", "field": "v", "as": "k"}]),
+        "config.aggregates[0].as",
+        "two columns 'k': this one, and one that is a key",
+    ),
+    (
+        "aggregate called as a default name",
+        as_window(
+            aggregates=[
+                {"function": "max", "field": "v"},
+                {"function": "sum", "field": "v", "as": "max_v"},
+            ]
+        ),
+        "config.aggregates[1].as",
+        "one of aggregates[0]",
+    ),
+    (
+        "aggregate called as the start",
+        as_window(aggregates=[{"function": "count", "as": "window_start"}]),
+        "config.aggregates[0].as",
+        "one of every window's result",
+    ),
     ("size 0", as_window(size_ms=0), "config.size_ms", "greater than or equal to 1"),
     ("a gap too many", as_window(gap_ms=5), "config.gap_ms", "a tumbling window has no `gap_ms`"),
     ("no slide", as_window(kind="sliding"), "config.slide_ms", "needs `slide_ms`"),
@@ -98,14 +205,63 @@ def test_sources_of_one_join_agree_on_what_is_late(job: Jobs) -> None:
     assert "must agree on out_of_orderness_ms (5 and 9)" in issue.message
 
 
+def _updating(**more: object) -> Change:
+    return set_at("sources", 0, "time", to=EVENT | {"late_event_policy": "update"} | more)
+
+
 def test_lateness_of_window_and_source_is_given_once_or_alike(job: Jobs) -> None:
     window = as_window(allowed_lateness_ms=7)
-    assert validate_job(job(window)) == []
-    alike = set_at("sources", 0, "time", to=EVENT | {"allowed_lateness_ms": 7})
-    assert validate_job(job(all_of(window, alike))) == []
-    other = set_at("sources", 0, "time", to=EVENT | {"allowed_lateness_ms": 8})
-    [issue] = validate_job(job(all_of(window, other)))
+    assert validate_job(job(all_of(window, _updating()))) == []
+    assert validate_job(job(all_of(window, _updating(allowed_lateness_ms=7)))) == []
+    [issue] = validate_job(job(all_of(window, _updating(allowed_lateness_ms=8))))
     assert issue.path == "operators[1].config.allowed_lateness_ms"
+    assert not issue.warning
+
+
+def test_lateness_that_the_policy_never_uses_is_a_warning(job: Jobs) -> None:
+    [issue] = validate_job(job(as_window(allowed_lateness_ms=7)))
+    assert (issue.path, issue.warning) == ("operators[1].config.allowed_lateness_ms", True)
+    assert "the policy of source 'gates' is `drop`" in issue.message
+    [issue] = validate_job(job(as_window(trigger="processing_time", allowed_lateness_ms=7)))
+    assert (issue.path, issue.warning) == ("operators[1].config.allowed_lateness_ms", True)
+    assert "nothing is late" in issue.message
+
+
+def test_a_window_that_releases_its_rows_cannot_correct_a_result(job: Jobs) -> None:
+    window = as_window(legacy_payload=True)
+    assert validate_job(job(window)) == []
+    [issue] = validate_job(job(all_of(window, _updating())))
+    assert (issue.path, issue.warning) == ("operators[1].config.legacy_payload", False)
+    assert "choose `late_event_policy: drop` or `route` on source 'gates'" in issue.message
+
+
+def test_a_window_on_another_time_than_its_source_is_a_warning(job: Jobs) -> None:
+    [issue] = validate_job(job(as_window(timestamp_field="other")))
+    assert (issue.path, issue.warning) == ("operators[1].config.timestamp_field", True)
+    assert "takes its time from 'other'" in issue.message
+    assert validate_job(job(as_window(timestamp_field="x", trigger="processing_time"))) == []
+
+
+def test_a_window_has_its_key_in_one_place(job: Jobs) -> None:
+    several = as_window(key_field=None, key_fields=["a", "b"])
+    [issue] = validate_job(job(all_of(several, set_at("operators", 1, "key_field", to="a"))))
+    assert (issue.path, issue.warning) == ("operators[1].key_field", False)
+
+
+@pytest.mark.parametrize("key", ["timestamp_field", "allowed_lateness_ms", "late_event_policy"])
+def test_what_processing_time_does_not_use_is_a_warning(job: Jobs, key: str) -> None:
+    values = {"timestamp_field": "at", "allowed_lateness_ms": 5, "late_event_policy": "update"}
+    time = {"mode": "processing_time", key: values[key]}
+    [issue] = validate_job(job(set_at("sources", 0, "time", to=time)))
+    assert (issue.path, issue.warning) == (f"sources[0].time.{key}", True)
+    assert "source 'gates' has processing time" in issue.message
+
+
+def test_windows_on_processing_time_need_no_agreement_of_their_sources(job: Jobs) -> None:
+    lamps = [add_source("lamps", {"mode": "processing_time"}), add_edge("lamps", "text")]
+    assert validate_job(job(all_of(as_window(trigger="processing_time"), *lamps))) == []
+    [issue, *_] = validate_job(job(all_of(as_window(), *lamps)))
+    assert "must agree on mode (event_time and processing_time)" in issue.message
 
 
 def test_a_window_on_window_start_behind_a_window_is_a_warning(job: Jobs) -> None:
@@ -117,6 +273,16 @@ def test_a_window_on_window_start_behind_a_window_is_a_warning(job: Jobs) -> Non
     change = all_of(as_window(), add_operator(**second), set_at("edges", 1, "to", to="second"))
     [issue] = validate_job(job(all_of(change, add_edge("second", "totals"))))
     assert (issue.path, issue.warning) == ("operators[3].config.timestamp_field", True)
+
+
+def test_a_window_behind_one_that_corrects_its_results_is_a_warning(job: Jobs) -> None:
+    second = {"id": "second", "kind": "window", "config": WINDOW | {"timestamp_field": "end"}}
+    change = all_of(as_window(), add_operator(**second), set_at("edges", 1, "to", to="second"))
+    change = all_of(change, add_edge("second", "totals"))
+    assert validate_job(job(change)) == []
+    [issue] = validate_job(job(all_of(change, _updating())))
+    assert (issue.path, issue.warning) == ("operators[3].config", True)
+    assert "would count corrections of 'text'" in issue.message
 
 
 def test_ephemeral_state_was_asked_for_and_needs_no_warning(job: Jobs) -> None:

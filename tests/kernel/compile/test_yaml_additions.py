@@ -9,7 +9,8 @@ import yaml
 from arkflow_kernel import job as models
 from arkflow_kernel.job import JobSpec, Spec
 from arkflow_kernel.job_validation import unavailable, validate_job
-from arkflow_kernel.operator_config import JoinConfig, WindowConfig
+from arkflow_kernel.operator_config import JoinConfig
+from arkflow_kernel.window_config import WindowConfig
 
 DOCUMENT = pathlib.Path(__file__).parents[3] / "docs" / "yaml-additions.md"
 
