@@ -52,6 +52,8 @@ class Origin:
 
 NOWHERE = Origin()
 
+_TEXT_MAX = 200
+
 
 def bad_row_batch(
     values: list[bytes],
@@ -102,13 +104,38 @@ def failed_batch(
     return pa.RecordBatch.from_arrays(list(arrays), schema=pa.schema(fields))
 
 
+def joined_bad_rows(raw: pa.RecordBatch, failed: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of `bad_row_batch` and, behind them, those of `failed_batch`, as one batch.
+
+    A column that only one of them has is null in the rows of the other. A column of the latter
+    that has the name of the raw values and is none is left out.
+    """
+    place = failed.schema.get_field_index(VALUE_COLUMN)
+    if place >= 0 and failed.schema.field(place).type != pa.binary():
+        failed = failed.remove_column(place)
+    tables = [pa.Table.from_batches([raw]), pa.Table.from_batches([failed])]
+    joined = pa.concat_tables(tables, promote_options="default").combine_chunks()
+    return joined.to_batches()[0]
+
+
 def bad_row_error(bad: pa.RecordBatch, origin: Origin) -> BadRowError:
     """The error that names the first of some bad rows; its text is cut to 200 characters."""
-    value, error, operator, source, _, offset = (column[0].as_py() for column in bad.columns)
+    first = {name: bad.column(i).slice(0, 1) for i, name in enumerate(bad.schema.names)}
+    error, operator, source, _, offset = (first.pop(f.name)[0].as_py() for f in META_FIELDS)
     where = source or origin.source or "the source"
     where = where if offset is None else f"{where}, offset {offset}"
-    text = (value or b"")[:200].decode("utf-8", "replace")
-    return BadRowError(operator, error, where=where, row=text)
+    value = first.get(VALUE_COLUMN)
+    if value is not None and value.type == pa.binary() and value[0].is_valid:
+        row = value[0].as_py()[:_TEXT_MAX].decode("utf-8", "replace")
+        return BadRowError(operator, error, where=where, row=row)
+    row = _row_text({name: cell for name, cell in first.items() if name != VALUE_COLUMN})
+    return BadRowError(operator, error, where=where, row=row[:_TEXT_MAX], parsed=True)
+
+
+def _row_text(first: dict[str, "pa.Array[Any]"]) -> str:
+    """A row that was parsed, given as columns of one value; also one that Python cannot hold."""
+    cells = (f"{name}: {cell.to_string(skip_new_lines=True)[1:-1]}" for name, cell in first.items())
+    return ", ".join(cells)
 
 
 _META_NAMES = frozenset(field.name for field in META_FIELDS)
@@ -127,4 +154,5 @@ __all__ = [
     "bad_row_batch",
     "bad_row_error",
     "failed_batch",
+    "joined_bad_rows",
 ]

@@ -86,13 +86,18 @@ class OperatorTimeoutError(ProcessingError):
 
 
 class BadRowError(ArkflowError):
-    """A row could not be decoded and no `error_output` takes it."""
+    """A row could not be decoded and no `error_output` takes it.
 
-    def __init__(self, operator: str, cause: str, *, where: str, row: str) -> None:
+    `parsed`: it could be decoded, and is bad for another reason.
+    """
+
+    def __init__(
+        self, operator: str, cause: str, *, where: str, row: str, parsed: bool = False
+    ) -> None:
+        skip = "" if parsed else ", or the json codec's `on_error: skip` to leave them out"
         super().__init__(
             f"bad row at {where} (operator '{operator}'): {cause}; row: {row}. "
-            "Set `error_output` to keep such rows aside, or the json codec's `on_error: skip` "
-            "to leave them out"
+            f"Set `error_output` to keep such rows aside{skip}"
         )
         self.operator = operator
         self.cause = cause

@@ -116,6 +116,13 @@ def milliseconds(column: AnyArray, field: str) -> Times:
     raise TimeColumnError(_refusal(kind, field))
 
 
+def raw_values(column: AnyArray) -> AnyArray:
+    """The values of a column of times as plain integers, in the column's own unit."""
+    untyped: Any = _decoded(column)
+    raw: AnyArray = untyped if pa.types.is_integer(untyped.type) else untyped.cast(pa.int64())
+    return raw
+
+
 def _within(values: npt.NDArray[Any], null: Mask | None, limit: int = TIME_LIMIT_MS) -> Times:
     """Integers of any width, of which those that are `limit` or more from 0 do not fit."""
     lowest, highest = (int(values.min()), int(values.max())) if len(values) else (0, 0)
@@ -175,5 +182,6 @@ __all__ = [
     "milliseconds",
     "operator_times",
     "overflow_text",
+    "raw_values",
     "times_of",
 ]
