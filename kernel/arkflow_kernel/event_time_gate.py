@@ -58,17 +58,12 @@ def row_watermarks(moving: Int64s, before: int, bound_ms: int) -> Int64s:
     `moving`: each row's event time, `EARLIEST` for one that does not move the watermark. `before`:
     the greatest event time of the split before the first row, `EARLIEST` if there is none.
     """
-    greatest = np.empty(len(moving), np.int64)
-    if len(moving):
-        greatest[0] = before
-        np.maximum.accumulate(moving[:-1], out=greatest[1:])
-        np.maximum(greatest, before, out=greatest)
-    return minus_bound(greatest, bound_ms)
-
-
-def minus_bound(greatest: Int64s, bound_ms: int) -> Int64s:
-    """Greatest event times as watermarks; `EARLIEST` at the lowest, so that nothing wraps."""
-    return np.maximum(greatest, EARLIEST + bound_ms) - bound_ms
+    watermarks = np.empty(len(moving), np.int64)
+    watermarks[:1] = max(before, EARLIEST + bound_ms)  # so that nothing wraps
+    watermarks[1:] = moving[:-1]
+    np.maximum.accumulate(watermarks, out=watermarks)
+    watermarks -= bound_ms
+    return watermarks
 
 
 def rows_behind(
@@ -119,7 +114,7 @@ class EventTimeGate:
                 read, invalid = self._sorted_out(read, times)
                 ms = times.ms if times.valid is None else times.ms[times.valid]
                 stamped, ahead_rows = self._stamped(read.split, read.batch, ms, wall_ms)
-                read = replace(read, batch=stamped)
+                read = read if stamped is read.batch else replace(read, batch=stamped)
         found = BatchTime(self._greatest.get(read.split), invalid, ahead_rows)
         if read.split_ended:
             self._greatest.pop(read.split, None)
@@ -203,7 +198,6 @@ __all__ = [
     "INVALID_TIME_ROUTE",
     "ROW_WATERMARK",
     "EventTimeGate",
-    "minus_bound",
     "row_watermarks",
     "rows_behind",
 ]
