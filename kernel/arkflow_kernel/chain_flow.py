@@ -92,6 +92,7 @@ class ChainFlow:
 
     def delivered(self, channel: ChannelId, envelope: Data, now_ms: MonotonicMs) -> None:
         """Rows came in a channel."""
+        self._say_time(now_ms)  # rows that end an idleness come behind the word that it ends (W2)
         (batch,) = envelope.pieces
         ref = BatchRef(channel, envelope.sequence, batch.num_rows, envelope.size_bytes)
         origin = Origin(f"channel {channel}", offset=envelope.sequence)
@@ -194,6 +195,7 @@ class ChainFlow:
             taken = self.source.take()
             if taken is None:
                 return
+            self._say_time(now_ms)
             (read, size_bytes, time), sequence = taken
             if read.bad is not None and read.bad.num_rows and self._plan.error_output is None:
                 raise bad_row_error(read.bad, read.origin)
@@ -233,6 +235,9 @@ class ChainFlow:
             token = self.outstanding.token()
             self.items.ticking(token, at.now_ms)
             self.order(Submit(TickItem(token)))
+        head = self.items.head()
+        if head is not None and head.passes:  # nothing is before it
+            self.move(at.now_ms)
 
     def _say_time(self, now_ms: MonotonicMs, *, at_cut: bool = False) -> None:
         """Give time its place behind the batches submitted so far (W11).

@@ -44,6 +44,11 @@ class Item:
     more: bool = False
     answered: bool = False
 
+    @property
+    def passes(self) -> bool:
+        """It is time that no operator looks at: it never went to the lane."""
+        return self.token is None
+
 
 class ItemQueue:
     """Items in work or waiting, in the order of submission; `workers` run at once."""
@@ -100,7 +105,7 @@ class ItemQueue:
     def passing(self, said: Watermark | Idle, now_ms: MonotonicMs) -> None:
         """Time that no operator looks at: it keeps its place behind the batches before it (W11)."""
         last = self._items[-1] if self._items else None
-        if last is not None and last.token is None:
+        if last is not None and last.passes:
             last.said = said  # the newer one says it all
         else:
             self._add(Item(None, said=said, answered=True), now_ms)
