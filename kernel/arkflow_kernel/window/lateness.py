@@ -8,10 +8,16 @@ the cut or before; of no other policy does a window take any.
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
+from arkflow_kernel.event_time_gate import INVALID_TIME_ROUTE, ROW_WATERMARK
 from arkflow_kernel.ids import EARLIEST
+from arkflow_kernel.state.arrow_numpy import as_array, filled
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.window.assign import INT64_MIN, FixedPanes, Panes, Times
+
+LATE_EVENT_ROUTE = "__arkflow_late_event_route"
+"""True in a row that leaves by the late route because it is late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +82,40 @@ def _some(mask: Mask) -> Mask | None:
     return mask if mask.any() else None
 
 
-__all__ = ["Judged", "judged"]
+def unstamped(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Times | None]:
+    """A batch without the gate's column, and the w of its rows, EARLIEST where there is none.
+
+    None: no row has one, or a map has lost the column (W8).
+    """
+    place = batch.schema.get_field_index(ROW_WATERMARK)
+    if place < 0:
+        return batch, None
+    marks = batch.column(place)
+    batch = batch.remove_column(place)
+    if marks.null_count == len(marks):
+        return batch, None
+    return batch, np.asarray(filled(marks, EARLIEST), dtype=np.int64)
+
+
+def turned_away(
+    batch: pa.RecordBatch, late: Mask | None, untimed: Mask | None
+) -> pa.RecordBatch | None:
+    """Rows for the late route, each marked by why it leaves: it is late, or it has no time."""
+    gone = untimed if late is None else late if untimed is None else late | untimed
+    if gone is None:
+        return None
+    rows = batch.filter(as_array(gone))
+    for name, mask in ((LATE_EVENT_ROUTE, late), (INVALID_TIME_ROUTE, untimed)):
+        if mask is not None:
+            marks = as_array(np.ones(rows.num_rows, np.bool_), mask=~mask[gone])
+            place = rows.schema.get_field_index(name)
+            field = pa.field(name, pa.bool_())
+            rows = (
+                rows.append_column(field, marks)
+                if place < 0
+                else rows.set_column(place, field, marks)
+            )
+    return rows
+
+
+__all__ = ["LATE_EVENT_ROUTE", "Judged", "judged", "turned_away", "unstamped"]

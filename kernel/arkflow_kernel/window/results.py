@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.plan import WindowPlan
-from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
+from arkflow_kernel.state.arrow_numpy import AnyArray, all_null, as_array
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.window.assign import Times
 
@@ -72,7 +72,7 @@ class Results:
             (WINDOW_START, as_array(starts)),
             (WINDOW_END, as_array(ends)),
             *self._key_columns(table),
-            *((name, _whole(table.column(name))) for name in self._names),
+            *((name, _column(table, name)) for name in self._names),
             (WINDOW_UPDATE, as_array(corrected)),
         ]
         arrays = [array for _, array in columns]
@@ -86,14 +86,13 @@ class Results:
             yield from zip(self._key_fields, self._keys.restored(table), strict=True)
 
 
-def _whole(column: "pa.ChunkedArray[Any]") -> AnyArray:
-    """A column of a table as one array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    whole: Any = column.combine_chunks()
-    if isinstance(whole, pa.ChunkedArray):  # so does one that is empty, or of dictionaries
-        whole = pa.concat_arrays(whole.chunks) if whole.num_chunks else pa.nulls(0, column.type)
-    array: AnyArray = whole
+def _column(table: pa.Table, name: str) -> AnyArray:
+    """A column of a table as one array; ArkFlow's window without a value field has null sums."""
+    place = table.schema.get_field_index(name)
+    if place < 0:
+        return all_null(table.num_rows, pa.int64())
+    column: Any = table.column(place)
+    array: AnyArray = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
     return array
 
 
