@@ -9,6 +9,7 @@ from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.window.assign import FixedPanes, Panes
 from arkflow_kernel.window.calendar import CalendarPanes
+from arkflow_kernel.window.rows_operator import rows_operator
 
 if TYPE_CHECKING:
     from arkflow_kernel.window.aggregates import Family
@@ -26,6 +27,9 @@ def window_operator(
     window, state = plan.window, plan.state
     assert window is not None
     assert state is not None
+    if window.releases_rows:
+        panes = None if window.kind is WindowKind.SESSION else panes_of(window)
+        return rows_operator(plan, panes, journal, states)
     from arkflow_kernel.window.aggregates import Aggregates
     from arkflow_kernel.window.keys import KeyLedger
     from arkflow_kernel.window.results import Results
