@@ -95,8 +95,8 @@ class FileReader:
             batch = current.read()
         except OSError as error:
             raise self._unreadable(self._split, error) from error
-        if batch is None:
-            return NothingYet()
+        if batch is None:  # there is something: no file is quiet (W2)
+            return NothingYet(quiet=())
         if batch.split_ended:
             self._close_current()
         return batch

@@ -105,7 +105,7 @@ class GenerateReader:
         return () if self._batches_left() == 0 else (SPLIT,)
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:
-        """What is due, or when to ask again."""
+        """What is due, or when to ask again; until then there is nothing (W2)."""
         left = self._batches_left()
         if left == 0:
             return SourceEnded()
