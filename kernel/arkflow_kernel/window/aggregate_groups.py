@@ -49,13 +49,33 @@ class Grouped:
 
 
 class Segments:
-    """Which rows are of which group: `rows` by group, those of group g from `starts[g]` on."""
+    """Which rows are of which group: `rows` by group, those of group g from `starts[g]` on.
+
+    No group is empty.
+    """
 
     def __init__(self, lists: Any) -> None:
         self.rows: Numbers = np.asarray(pc.list_flatten(lists), dtype=np.int64)
         self.sizes: Numbers = np.asarray(pc.list_value_length(lists), dtype=np.int64)
         ends = np.cumsum(self.sizes)
         self.starts: Numbers = ends - self.sizes
+
+    def summed(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The sum of each group; `values` are in the order of `rows`, here and below."""
+        return np.add.reduceat(values, self.starts) if len(self.starts) else values[:0]
+
+    def least(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The least of each group."""
+        return np.minimum.reduceat(values, self.starts) if len(self.starts) else values[:0]
+
+    def greatest(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The greatest of each group."""
+        return np.maximum.reduceat(values, self.starts) if len(self.starts) else values[:0]
+
+    def group_of(self, places: Numbers) -> Numbers:
+        """The group of some places of `rows`."""
+        found: Numbers = np.searchsorted(self.starts, places, side="right") - 1
+        return found
 
     def spread(self, per_group: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A value of each group for each of its rows, in the order of `rows`."""

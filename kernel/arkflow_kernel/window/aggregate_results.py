@@ -2,7 +2,13 @@
 
 count, count_distinct   UInt64
 sum                     Int64, UInt64, Float32, Float64, decimal128(38, s): as the values are
+avg                     Float64; of decimals decimal128(38, s + 4), rounded half away from zero
+stddev                  Float64; of a sample, so null for a single value
 min, max, first, last   as the values are
+
+Integers of any width are Int64, but UInt64 is itself; both together are decimals. Where only nulls
+came, a sum is Int64 and the last four are of type null (Int64 in ArkFlow's own columns). Sums and
+averages of decimals with more than 38 digits are decimal256(76, s) and Float64.
 """
 
 from collections.abc import Callable
@@ -19,7 +25,12 @@ from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.limits import INT64_MAX, INT64_MIN
 from arkflow_kernel.plan import AggregatePlan
 from arkflow_kernel.state.growing import Mask
-from arkflow_kernel.window.aggregate_types import DECIMAL256_DIGITS, as_type, sum_type
+from arkflow_kernel.window.aggregate_types import (
+    DECIMAL128_DIGITS,
+    DECIMAL256_DIGITS,
+    as_type,
+    sum_type,
+)
 
 Where = Callable[[int], str]
 """Names the window and the key of a row of the table, for an error."""
@@ -28,6 +39,14 @@ COUNT_TYPE = pa.uint64()
 """Type of counts when they leave."""
 
 _UINT64_MAX = 2**64 - 1
+
+_MORE_DIGITS = 4
+"""Digits behind the point that a mean of decimals has more than they have."""
+
+_DIVISOR = pa.decimal256(19, 0)
+_DIVIDEND_DIGITS = 56
+"""With a divisor of 19 digits, Arrow's quotient has the 76 digits that there are. A sum of 10^18
+values of 38 digits has 56."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +71,32 @@ class Fitting:
             return as_type(values, target)
         return as_type(self._within(plan, values, target), target)
 
+    def averaged(self, plan: AggregatePlan, sums: Any, counts: Any, kind: Any) -> Any:
+        """The mean of values of the value type `kind`: of their exact sum if they are exact."""
+        if pa.types.is_decimal128(kind):
+            return self._decimal_mean(plan, sums, counts, kind.scale)
+        return pc.divide(as_type(sums, pa.float64()), as_type(counts, pa.float64()))
+
+    def _decimal_mean(self, plan: AggregatePlan, sums: Any, counts: Any, scale: int) -> Any:
+        digits: Any = min(scale + _MORE_DIGITS, DECIMAL128_DIGITS)
+        known = pc.if_else(
+            pc.equal(counts, pa.scalar(0, counts.type)), pa.scalar(None, counts.type), counts
+        )
+        # The quotient has so many digits that only an exact half can look like one.
+        quotients: Any = pc.divide(
+            sums.cast(pa.decimal256(_DIVIDEND_DIGITS, scale)), known.cast(_DIVISOR)
+        )
+        rounded: Any = pc.round(quotients, digits, "half_towards_infinity")
+        target = pa.decimal128(DECIMAL128_DIGITS, digits)
+        return as_type(self._within(plan, rounded, target), target)
+
+    def deviation(self, counts: Any, m2: Any) -> Any:
+        """The standard deviation of a sample; null for fewer than two values."""
+        count = np.asarray(counts, dtype=np.int64)
+        with np.errstate(invalid="ignore"):
+            deviations = np.sqrt(np.asarray(m2) / np.maximum(count - 1, 1))
+        return pa.array(deviations, mask=count < 2)
+
     def _within(self, plan: AggregatePlan, values: Any, target: pa.DataType) -> Any:
         """Sums that `target` holds. Raises `ProcessingError` for others, or makes them null."""
         outside = _outside(values, target)
@@ -62,9 +107,9 @@ class Fitting:
         row = int(np.flatnonzero(outside)[0])
         raise ProcessingError(
             self.operator,
-            f"the sum of '{plan.field}' for the column '{plan.name}' is {values[row]}, which does "
-            f"not fit {target}; cast the field to a decimal or to Float64 before the window, or "
-            "set `overflow: null` to get a null in such a place",
+            f"the {plan.function} of '{plan.field}' for the column '{plan.name}' is {values[row]}, "
+            f"which does not fit {target}; cast the field to a decimal or to Float64 before "
+            "the window, or set `overflow: null` to get a null in such a place",
             error_class="Overflow",
             where=self.where(row),
         )

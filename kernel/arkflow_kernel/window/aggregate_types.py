@@ -97,7 +97,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 def shown(kind: pa.DataType) -> str:
     """How error messages call a value type."""
-    return {pa.large_string(): "text", pa.large_binary(): "binary"}.get(kind, str(kind))
+    return str(_PLAIN.get(kind, kind))
 
 
 def read_type(kind: pa.DataType) -> pa.DataType:
@@ -142,11 +142,14 @@ def nulls(count: int, kind: Any) -> AnyArray:
     return array
 
 
+def decoded(values: AnyArray) -> AnyArray:
+    """The values of a dictionary; others as they are."""
+    untyped: Any = values
+    return untyped.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
 def canonical_values(values: AnyArray, kind: pa.DataType) -> AnyArray:
     """A column as it is aggregated: of the value type `kind`, and with 0.0 instead of -0.0."""
-    if pa.types.is_dictionary(values.type):
-        untyped: Any = values
-        values = untyped.dictionary_decode()
     if pa.types.is_floating(values.type) and not pa.types.is_float16(values.type):
         zero: Any = pa.scalar(0.0, values.type)
         values = pc.add(values, zero)
@@ -158,6 +161,15 @@ def has_nan(values: Any) -> bool:
     """Whether a column of floats has a NaN."""
     found: Any = pc.any(pc.is_nan(values), min_count=0)
     return bool(found.as_py())
+
+
+def one_array(values: Any) -> AnyArray:
+    """A column in one piece."""
+    if not isinstance(values, pa.ChunkedArray):
+        array: AnyArray = values
+        return array
+    joined: Any = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+    return one_array(joined)
 
 
 def chunks_of(values: Any) -> list[AnyArray]:
@@ -173,9 +185,11 @@ __all__ = [
     "as_type",
     "canonical_values",
     "chunks_of",
+    "decoded",
     "has_nan",
     "is_number",
     "nulls",
+    "one_array",
     "read_type",
     "shown",
     "sum_type",
