@@ -109,11 +109,46 @@ class MemoryBufferConfig(Spec):
     timeout: str | None = None
 
 
+class _WindowBufferConfig(Spec):
+    """What the buffers that compile to windows share (B.4)."""
+
+    name: str | None = None
+    time_field: str | None = None
+    timestamp_field: str | None = None
+    key_field: str | None = Field(
+        default=None, description="One window per value; without it one of all rows."
+    )
+    aggregate_fields: list[str] | None = None
+    value_fields: list[str] | None = None
+
+
+class TumblingBufferConfig(_WindowBufferConfig):
+    """`buffer: {type: tumbling_window}`: processors get the rows of each interval together."""
+
+    type: Literal["tumbling_window"]
+    interval: str | None = Field(default=None, description='A duration, such as "10s".')
+    size: str | None = Field(default=None, description="The same as `interval`.")
+
+
+class SessionBufferConfig(_WindowBufferConfig):
+    """`buffer: {type: session_window}`: processors get rows that came close together."""
+
+    type: Literal["session_window"]
+    gap: str = Field(description='A session ends after so long without a row, such as "10s".')
+
+
+BUFFERS = (MemoryBufferConfig, TumblingBufferConfig, SessionBufferConfig)
+"""Models of all buffers, for editors; the compiler of streams checks the keys of windows."""
+
+
 __all__ = [
+    "BUFFERS",
     "EngineConfig",
     "HealthCheckConfig",
     "LoggingConfig",
     "MemoryBufferConfig",
     "ObservabilityConfig",
+    "SessionBufferConfig",
     "TracingConfig",
+    "TumblingBufferConfig",
 ]

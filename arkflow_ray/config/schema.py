@@ -20,7 +20,7 @@ from arkflow_kernel.window_config import WindowConfig
 from arkflow_ray.components import registry
 from arkflow_ray.components.api import ComponentConfig, ComponentEntry, ComponentKind
 from arkflow_ray.components.building import RATE_KEY
-from arkflow_ray.config.models import EngineConfig, MemoryBufferConfig
+from arkflow_ray.config.models import BUFFERS, EngineConfig
 
 _DIALECT: Final = GenerateJsonSchema.schema_dialect
 _PREFIX: Final = "#/$defs/"
@@ -44,7 +44,7 @@ Schema = dict[str, Any]
 def json_schema() -> Schema:
     """The schema of a whole file, a new object at each call."""
     entries = [entry for _, entry in sorted(registry.entries().items(), key=_order)]
-    models: list[type[BaseModel]] = [EngineConfig, WindowConfig, JoinConfig, MemoryBufferConfig]
+    models: list[type[BaseModel]] = [EngineConfig, WindowConfig, JoinConfig, *BUFFERS]
     models += [registry.config_class(entry) for entry in entries]
     unique = list(dict.fromkeys(models))
     refs, schema = models_json_schema([(m, "validation") for m in unique], by_alias=True)
@@ -149,7 +149,11 @@ def _fill_streams(definitions: Schema, names: dict[type[BaseModel], str]) -> Non
     for key, kind in (("input", "Input"), ("output", "Output")):
         stream[key] = {"$ref": _PREFIX + kind}
     stream["error_output"] = _or_null(_PREFIX + "Output")
-    stream["buffer"] = _or_null(_PREFIX + names[MemoryBufferConfig])
+    stream["buffer"] = {
+        "anyOf": [*({"$ref": _PREFIX + names[model]} for model in BUFFERS), {"type": "null"}],
+        "description": "Rows are held until a window ends; `memory` has no effect.",
+        "default": None,
+    }
     processors = definitions["PipelineSpec"]["properties"]
     processors["processors"] = {
         "anyOf": [{"type": "array", "items": {"$ref": f"{_PREFIX}Processor"}}, {"type": "null"}],

@@ -12,6 +12,13 @@ from typing import Any, Final
 from arkflow_kernel.budget import held_bytes_max
 from arkflow_kernel.delivery import guarantee
 from arkflow_kernel.explain_text import render
+from arkflow_kernel.explain_time import (
+    ExplainedTime,
+    ExplainedWindow,
+    explained_time,
+    explained_window,
+    lateness,
+)
 from arkflow_kernel.graph import key_group_range
 from arkflow_kernel.ids import FIRST_SUBTASK, OperatorId, OutputId, TaskId
 from arkflow_kernel.job import JobSpec, OperatorSpec
@@ -34,7 +41,10 @@ _CREDENTIALS: Final = re.compile(r"//[^/@]*@")
 
 @dataclass(frozen=True, slots=True)
 class ExplainedState:
-    """What one operator counts per key, and in which column; None is no limit (S1)."""
+    """What one operator keeps per key; None is no limit (S1).
+
+    `count_field` is the column of a running count, None for a window.
+    """
 
     key_fields: list[str]
     count_field: str | None
@@ -61,8 +71,9 @@ class ExplainedCheckpoints:
 class ExplainedOperator:
     """One operator: what runs, how many times, what it keeps, what it refers to.
 
-    `chain` is the head of its chain. `key_groups` are the first and last of each subtask, if rows
-    reach it by key. `exactly_once` and `guarantee`, of a sink, say how it publishes and why (X1).
+    `time` is a source's event time, `window` what a window does. `chain` is the head of its chain.
+    `key_groups` are the first and last of each subtask, if rows reach it by key. `exactly_once` and
+    `guarantee`, of a sink, say how it publishes and why (X1).
     """
 
     id: str
@@ -72,6 +83,8 @@ class ExplainedOperator:
     chain: str
     keeps: str | None
     state: ExplainedState | None
+    time: ExplainedTime | None
+    window: ExplainedWindow | None
     key_groups: list[list[int]] | None
     references: list[str]
     exactly_once: bool | None
@@ -104,7 +117,7 @@ class ExplainedChain:
     """One subtask of a chain, and the channels into it.
 
     `held_bytes_max` bounds what it holds in queues, lane and outboxes. `key_groups` are the first
-    and last that it owns, if it has a key.
+    and last that it owns, if it has a key. `late_output` takes rows that are late or have no time.
     """
 
     id: str
@@ -113,6 +126,7 @@ class ExplainedChain:
     inputs: list[str]
     held_bytes_max: int
     error_output: str | None
+    late_output: str | None
     key_groups: list[int] | None
     resources: dict[str, float]
 
@@ -156,7 +170,7 @@ def explain(job: JobSpec, graph: ExecutionGraph) -> Explanation:
         checkpoint=checkpoint,
         restart=_restart(graph.restart),
         placement=_placement(job, graph),
-        lateness=_lateness(topology),
+        lateness=lateness(topology),
     )
 
 
@@ -167,13 +181,15 @@ def as_text(explanation: Explanation) -> str:
 
 def _operators(topology: Topology, graph: ExecutionGraph) -> list[ExplainedOperator]:
     chain_of = {task: plan.chain for plan in graph.chains for task in plan.tasks}
-    states = {op.operator: op.state for plan in graph.chains for op in plan.operators}
+    plans = {op.operator: op for plan in graph.chains for op in plan.operators}
+    times = {plan.source.operator: plan.source.time for plan in graph.chains if plan.source}
     keyed = _keyed(graph)
     sinks = {spec.operator_id: spec for spec in topology.job.sinks}
     once = {sink.operator: sink.exactly_once for plan in graph.chains for sink in plan.sinks}
     found = []
     for name, spec in topology.operators.items():
         own: Any = topology.sources.get(name) or sinks.get(name) or spec
+        plan, time = plans.get(OperatorId(name)), times.get(OperatorId(name))
         subtasks = topology.parallelism(name)
         owned = [
             key_group_range(i, subtasks, graph.max_parallelism)
@@ -187,7 +203,9 @@ def _operators(topology: Topology, graph: ExecutionGraph) -> list[ExplainedOpera
                 parallelism=subtasks,
                 chain=chain_of[TaskId(f"{name}-0")].rpartition("-")[0],
                 keeps=keeps(spec),
-                state=_counted(states.get(OperatorId(name))),
+                state=None if plan is None else _counted(plan.state),
+                time=None if time is None else explained_time(time),
+                window=None if plan is None else explained_window(topology, plan),
                 key_groups=[[r.start, r.stop - 1] for r in owned] or None,
                 references=references([own.config, getattr(own, "codec", None)]),
                 exactly_once=once.get(OperatorId(name)),
@@ -287,6 +305,7 @@ def _chain(key_groups: int, plan: ChainPlan, keyed: set[str]) -> ExplainedChain:
         inputs=[channel.channel for channel in plan.inputs],
         held_bytes_max=held_bytes_max(plan),
         error_output=plan.error_output,
+        late_output=plan.late_output,
         key_groups=None if owned is None else [owned.start, owned.stop - 1],
         resources=dict(plan.resources),
     )
@@ -346,32 +365,6 @@ def _placement(job: JobSpec, graph: ExecutionGraph) -> str:
     count = len(graph.chains)
     where = job.placement if isinstance(job.placement, str) else json.dumps(job.placement)
     return f"{where}: {count} chain{'' if count == 1 else 's'}, one actor each"
-
-
-def _lateness(topology: Topology) -> list[str]:
-    """Where each source's late rows are judged (W8)."""
-    told = []
-    for name, spec in topology.sources.items():
-        if spec.time.mode == "processing_time":
-            told.append(f"{name}: processing time: nothing is late")
-            continue
-        judges = topology.judges(name)
-        if not judges:
-            told.append(f"{name}: event time, and no window or join behind it: nothing is late")
-        for judge in judges:
-            text = f"{name}: judged row by row at {judge}, policy {spec.time.late_event_policy}"
-            rebuilt = _maps_between(topology, name, judge)
-            lost = f"; by its watermark alone where {', '.join(rebuilt)} rebuilds the columns"
-            told.append(text + (lost if rebuilt else ""))
-    return told
-
-
-def _maps_between(topology: Topology, source: str, judge: str) -> list[str]:
-    links = [(edge.from_, edge.to) for edge in topology.main]
-    ahead = topology.reach([source], links)
-    behind = topology.reach([judge], [(b, a) for a, b in links])
-    both = (ahead & behind) - {source, judge}
-    return [name for name in topology.operators if name in both]
 
 
 __all__ = [

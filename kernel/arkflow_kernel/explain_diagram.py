@@ -8,9 +8,11 @@ labels only, escaped.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Final
 
 from arkflow_kernel.explain import ExplainedEdge, ExplainedOperator, Explanation
+from arkflow_kernel.explain_time import shape_text
 from arkflow_kernel.plan import EdgeKind
 
 RANGES_SHOWN_MAX: Final = 4
@@ -101,6 +103,12 @@ def _label(operator: ExplainedOperator) -> list[str]:
     last = operator.parallelism - 1
     tasks = f"{operator.id}-0" if last == 0 else f"{last + 1} subtasks: 0 to {last}"
     lines = [operator.id, what, tasks]
+    if operator.time is not None:
+        lines.append(f"event time {operator.time.timestamp_field}")
+    if operator.window is not None:
+        lines.append(shape_text(asdict(operator.window)))
+        if operator.window.late_policy is not None:
+            lines.append(f"late rows: {operator.window.late_policy}")
     if operator.exactly_once:
         lines.append("exactly once")
     if operator.key_groups is not None:

@@ -3,6 +3,7 @@
 import textwrap
 from typing import Any, Final
 
+from arkflow_kernel.explain_time import time_text, window_texts
 from arkflow_kernel.limits import MIB
 
 WIDTH: Final = 80
@@ -52,8 +53,13 @@ def _operators(told: dict[str, Any]) -> list[str]:
         if operator["parallelism"] != 1:
             what += f" x{operator['parallelism']}"
         lines += _row(operator["id"], what, [o["id"] for o in operators])
-        if operator["keeps"]:
-            lines += _wrap(_kept(operator), "      ", "      ")
+        told_of = [] if operator["time"] is None else [time_text(operator["time"])]
+        if operator["window"] is not None:
+            told_of += window_texts(operator["window"])
+        if operator["keeps"] and (limits := _kept(operator)):
+            told_of.append(limits)
+        for text in told_of:
+            lines += _wrap(text, "      ", "      ")
         if operator["exactly_once"] is not None and told["checkpoint"] is not None:
             lines += _wrap(operator["guarantee"], "      ", "      ")
         if operator["references"]:
@@ -62,10 +68,13 @@ def _operators(told: dict[str, Any]) -> list[str]:
 
 
 def _kept(operator: dict[str, Any]) -> str:
+    """What an operator keeps, and its limits; nothing for a window without any."""
     state = operator["state"]
     if state is None:
         return str(operator["keeps"])
-    told = [f"counts rows by {', '.join(state['key_fields'])} into {state['count_field']}"]
+    told = []
+    if state["count_field"] is not None:
+        told.append(f"counts rows by {', '.join(state['key_fields'])} into {state['count_field']}")
     if state["max_bytes"] is not None:
         told.append(f"at most {_bytes(state['max_bytes'])}")
     if state["ttl_ms"] is not None:
@@ -89,6 +98,8 @@ def _chains(chains: list[dict[str, Any]]) -> list[str]:
         told += [f"{key} {value:g}" for key, value in chain["resources"].items()]
         errors = chain["error_output"]
         told.append(f"errors to {errors}" if errors else "an error fails the job")
+        if chain["late_output"]:
+            told.append(f"late rows to {chain['late_output']}")
         told.append(f"holds at most {_bytes(chain['held_bytes_max'])}")
         lines += _wrap(f"{chain['id']}: {', '.join(told)}", "  ", "      ")
         lines += _wrap(", ".join(chain["tasks"]), "      ", "      ")

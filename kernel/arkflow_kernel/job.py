@@ -166,23 +166,47 @@ class WatermarkSpec(Spec):
     (W4, W12, W1).
     """
 
-    strategy: Literal["bounded_out_of_orderness", "monotonous"] = "bounded_out_of_orderness"
-    out_of_orderness_ms: DurationMs = 0
-    idle_timeout_ms: DurationMs | None = None
-    max_future_skew_ms: DurationMs | None = None
-    max_drift_ms: DurationMs | None = None
-    split_order: Literal["none", "time"] = "none"
+    strategy: Literal["bounded_out_of_orderness", "monotonous"] = Field(
+        default="bounded_out_of_orderness", description="Whether rows may be out of order at all."
+    )
+    out_of_orderness_ms: DurationMs = Field(
+        default=0, description="How far behind the newest row of its split a row may be."
+    )
+    idle_timeout_ms: DurationMs | None = Field(
+        default=None, description="A split without rows for so long holds nothing back."
+    )
+    max_future_skew_ms: DurationMs | None = Field(
+        default=None, description="Rows further ahead of the wall clock move no watermark."
+    )
+    max_drift_ms: DurationMs | None = Field(
+        default=None, description="Splits further ahead of the slowest wait. Not in this release."
+    )
+    split_order: Literal["none", "time"] = Field(
+        default="none", description="`time`: splits follow one another in time."
+    )
 
 
 class TimeSpec(Spec):
     """`time:` of a source (C.3)."""
 
-    mode: Literal["processing_time", "event_time"]
-    timestamp_field: str | None = None
-    watermark: WatermarkSpec | None = None
-    allowed_lateness_ms: DurationMs = 0
-    late_event_policy: Literal["drop", "route", "update"] = "drop"
-    late_event_route: str | None = None
+    mode: Literal["processing_time", "event_time"] = Field(
+        description="Whether time is the wall clock, or a column of the rows."
+    )
+    timestamp_field: str | None = Field(
+        default=None, description="The column: a timestamp, or an integer in milliseconds."
+    )
+    watermark: WatermarkSpec | None = Field(
+        default=None, description="How far event time has come. Required for event time."
+    )
+    allowed_lateness_ms: DurationMs = Field(
+        default=0, description="How long late rows correct a window (policy `update`)."
+    )
+    late_event_policy: Literal["drop", "route", "update"] = Field(
+        default="drop", description="What becomes of a row whose window has passed."
+    )
+    late_event_route: str | None = Field(
+        default=None, description="The operator that takes late rows and rows without a time."
+    )
 
 
 class SourceSpec(Spec):

@@ -41,34 +41,74 @@ class AggregateConfig(Spec):
 
     function: Literal[
         "count", "sum", "min", "max", "avg", "stddev", "first", "last", "count_distinct"
-    ]
-    field: Column | None = None
-    as_: Annotated[Column | None, Field(alias="as")] = None
+    ] = Field(description="`count` without a field counts rows.")
+    field: Column | None = Field(default=None, description="The column that it is of.")
+    as_: Annotated[Column | None, Field(alias="as")] = Field(
+        default=None, description="Its column in the result; without it `sum_price`, or `count`."
+    )
 
 
 class WindowConfig(Spec):
     """`config` of a `window` operator (D.8)."""
 
-    kind: Literal["tumbling", "sliding", "session"]
-    size_ms: PositiveDurationMs | None = None
-    slide_ms: PositiveDurationMs | None = None
-    gap_ms: PositiveDurationMs | None = None
-    unit: Literal["day", "week", "month"] | None = None
-    timezone: Column | None = None
-    offset_ms: Annotated[int, Field(ge=-DURATION_MS_MAX, le=DURATION_MS_MAX)] = 0
-    timestamp_field: Column
-    key_field: Column | None = None
-    key_fields: Annotated[list[Column] | None, Field(min_length=1)] = None
-    value_fields: list[Column] = Field(default_factory=list)
-    aggregates: Annotated[list[AggregateConfig] | None, Field(min_length=1)] = None
-    trigger: Literal["watermark", "processing_time"] = "watermark"
-    trigger_interval_ms: PositiveDurationMs = 5_000
-    watermark_field: Column = _WATERMARK_FIELD
-    allowed_lateness_ms: DurationMs | None = None
-    legacy_payload: bool = False
-    max_buffered_keys: PositiveInt | None = None
-    on_overflow: Literal["fail", "evict_oldest"] = "fail"
-    overflow: Literal["error"] | None = "error"
+    kind: Literal["tumbling", "sliding", "session"] = Field(
+        description="Windows side by side, overlapping, or of rows close to each other."
+    )
+    size_ms: PositiveDurationMs | None = Field(
+        default=None, description="How long a tumbling or sliding window is."
+    )
+    slide_ms: PositiveDurationMs | None = Field(
+        default=None, description="A sliding window begins every so many milliseconds."
+    )
+    gap_ms: PositiveDurationMs | None = Field(
+        default=None, description="A session ends after so long without a row."
+    )
+    unit: Literal["day", "week", "month"] | None = Field(
+        default=None, description="Tumbling windows of the calendar, instead of `size_ms`."
+    )
+    timezone: Column | None = Field(
+        default=None, description="The calendar's zone, such as `Europe/Berlin`; UTC without it."
+    )
+    offset_ms: Annotated[int, Field(ge=-DURATION_MS_MAX, le=DURATION_MS_MAX)] = Field(
+        default=0, description="Windows begin so much later."
+    )
+    timestamp_field: Column = Field(description="The column that holds a row's time.")
+    key_field: Column | None = Field(
+        default=None, description=f"One window per value; `{ALL_ROWS_KEY}`: one of all rows."
+    )
+    key_fields: Annotated[list[Column] | None, Field(min_length=1)] = Field(
+        default=None, description="Several keys, which leave under their own names."
+    )
+    value_fields: list[Column] = Field(
+        default_factory=list, description="The column of sum, min and max; at most one."
+    )
+    aggregates: Annotated[list[AggregateConfig] | None, Field(min_length=1)] = Field(
+        default=None, description="What to compute, instead of `value_fields`."
+    )
+    trigger: Literal["watermark", "processing_time"] = Field(
+        default="watermark", description="Whether windows are of event time or the wall clock."
+    )
+    trigger_interval_ms: PositiveDurationMs = Field(
+        default=5_000, description="No effect: windows fire when they end."
+    )
+    watermark_field: Column = Field(
+        default=_WATERMARK_FIELD, description="No effect: watermarks travel beside the rows."
+    )
+    allowed_lateness_ms: DurationMs | None = Field(
+        default=None, description="How long late rows correct a window (policy `update`)."
+    )
+    legacy_payload: bool = Field(
+        default=False, description="The rows of a window leave together, not aggregated."
+    )
+    max_buffered_keys: PositiveInt | None = Field(
+        default=None, description="The most keys that are kept; none by default."
+    )
+    on_overflow: Literal["fail", "evict_oldest"] = Field(
+        default="fail", description="What becomes of keys beyond `max_buffered_keys`."
+    )
+    overflow: Literal["error"] | None = Field(
+        default="error", description="A sum that leaves its type fails, or is null (`null`)."
+    )
 
 
 def aggregate_name(aggregate: AggregateConfig) -> str:
@@ -188,7 +228,7 @@ def _values(config: WindowConfig) -> Iterator[Finding]:
     if config.aggregates and config.value_fields:
         text = "`value_fields` has no effect beside `aggregates`; remove one of them"
         yield Finding("config.value_fields", text)
-    elif len(config.value_fields) > 1:
+    elif len(config.value_fields) > 1 and not config.legacy_payload:
         text = f"window aggregate supports exactly one value field, got {len(config.value_fields)}"
         first, second = config.value_fields[:2]
         advice = f"[{{function: sum, field: {first}}}, {{function: sum, field: {second}}}]"
