@@ -15,6 +15,7 @@ from arkflow_kernel.ids import EARLIEST
 from arkflow_kernel.state.arrow_numpy import as_array, filled
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.window.assign import INT64_MIN, FixedPanes, Panes, Times
+from arkflow_kernel.window.row_batches import rows_at
 
 LATE_EVENT_ROUTE = "__arkflow_late_event_route"
 """True in a row that leaves by the late route because it is late."""
@@ -104,7 +105,7 @@ def turned_away(
     gone = untimed if late is None else late if untimed is None else late | untimed
     if gone is None:
         return None
-    rows = batch.filter(as_array(gone))
+    rows = rows_at(batch, np.flatnonzero(gone))
     for name, mask in ((LATE_EVENT_ROUTE, late), (INVALID_TIME_ROUTE, untimed)):
         if mask is not None:
             marks = as_array(np.ones(rows.num_rows, np.bool_), mask=~mask[gone])

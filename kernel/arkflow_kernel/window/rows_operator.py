@@ -20,7 +20,6 @@ from arkflow_kernel.ids import EARLIEST, EventTimeMs, OperatorId, WallMs
 from arkflow_kernel.plan import LatePolicy, OperatorPlan, WindowPlan
 from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.state.api import StateAddress, StateJournal
-from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
@@ -28,6 +27,7 @@ from arkflow_kernel.timestamps import operator_times
 from arkflow_kernel.window.assign import Panes, Times
 from arkflow_kernel.window.kept_rows import KeptRows, RowWindows
 from arkflow_kernel.window.lateness import turned_away, unstamped
+from arkflow_kernel.window.row_batches import rows_at
 from arkflow_kernel.window.session_merge import ends, passed
 
 ROWS_STATE = "rows"
@@ -99,7 +99,7 @@ class RowsOperator:
             return OperatorResult((), absorbed=batch.num_rows)
         routed = late if self._plan.late is LatePolicy.ROUTE and late.any() else None
         away = turned_away(batch, routed, untimed if untimed.any() else None)
-        self._rows.add(batch.filter(as_array(~gone)), times.ms[~gone])
+        self._rows.add(rows_at(batch, np.flatnonzero(~gone)), times.ms[~gone])
         away_rows = int(gone.sum())
         kept = batch.num_rows - away_rows
         return OperatorResult((), late=away, late_rows=away_rows, absorbed=kept)
