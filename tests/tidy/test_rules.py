@@ -12,7 +12,7 @@ FAMILIES = {
     "checkpoint-recovery": {"M": 8, "X": 6},
     "keyed-state-backend": {"S": 11},
     "stream-backpressure": {"E": 8},
-    "columnar-window-operators": {"N": 7, "J": 4},
+    "columnar-window-operators": {"N": 9, "J": 4},
     "event-time": {"W": 13},
     "runtime": {"P": 9, "H": 10, "D": 7, "K": 8},
 }
