@@ -1,5 +1,6 @@
 """The fields that a window aggregates as columns of raw tables, and their type ledger (S10)."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -14,8 +15,8 @@ from arkflow_kernel.state.arrow_numpy import AnyArray, as_array, nulls_of
 from arkflow_kernel.state.key_form import canonical
 from arkflow_kernel.state.key_types import KeyTypeError, key_type
 from arkflow_kernel.state.key_types import widened as key_widened
-from arkflow_kernel.window.aggregate_families import TAG
 from arkflow_kernel.window.aggregate_types import (
+    TAG,
     ValueTypeError,
     canonical_values,
     decoded,
@@ -99,6 +100,15 @@ class ValueColumns:
     def of(self, plan: AggregatePlan) -> ValueColumn:
         """The column of an aggregate that has a field."""
         return self._columns[plan.field or "", plan.function == DISTINCT]
+
+    def follows(self, kinds: Mapping[str, pa.DataType]) -> None:
+        """The ledger follows the value types of some columns, given by name: those of a state.
+
+        Raises `ProcessingError` if it cannot.
+        """
+        for column in self._columns.values():
+            if not column.distinct and column.name in kinds:
+                column.kind = self._kind(column, kinds[column.name])
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:

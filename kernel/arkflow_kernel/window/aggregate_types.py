@@ -22,6 +22,9 @@ from arkflow_kernel.state.arrow_numpy import AnyArray
 DECIMAL128_DIGITS = 38
 DECIMAL256_DIGITS = 76
 
+TAG = "_tag"
+"""Ending of the column beside the canonical values of a count_distinct: their `KeyTag`."""
+
 _INT64_DIGITS = 19
 _UINT64_DIGITS = 20
 
@@ -181,6 +184,7 @@ def chunks_of(values: Any) -> list[AnyArray]:
 __all__ = [
     "DECIMAL128_DIGITS",
     "DECIMAL256_DIGITS",
+    "TAG",
     "ValueTypeError",
     "as_type",
     "canonical_values",
