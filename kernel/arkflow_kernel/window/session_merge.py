@@ -78,7 +78,7 @@ def in_order(keys: Numbers, times: Numbers) -> Numbers:
     """Places in order of (key, time). Rows that rise in time already are sorted by key alone."""
     if len(keys) and not (times[1:] >= times[:-1]).all():
         return np.lexsort((times, keys))
-    if len(keys) and 0 <= int(keys.min()) and int(keys.max()) < _RADIX_MAX:
+    if len(keys) and int(keys.min()) >= 0 and int(keys.max()) < _RADIX_MAX:
         return np.argsort(keys.astype(np.uint16), kind="stable")
     return np.argsort(keys, kind="stable")
 
@@ -93,7 +93,8 @@ def _reached(last: Numbers, same_key: Mask) -> Numbers:
     ranks[by_time] = np.arange(len(last))
     key_number = np.concatenate([[0], np.cumsum(~same_key)]) * len(last)
     highest = np.maximum.accumulate(ranks + key_number) - key_number
-    return last[by_time[highest]]
+    reached: Numbers = last[by_time[highest]]
+    return reached
 
 
 def _apart(reached: Numbers, first: Numbers, gap_ms: int) -> Mask:
