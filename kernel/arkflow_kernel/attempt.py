@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError
-from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.ids import LATEST, ChainId, EventTimeMs, Generation, MonotonicMs
 from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
+from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.protocol import (
     ChainEnded,
     ChainOutcome,
@@ -24,6 +25,7 @@ from arkflow_kernel.protocol import (
     KillChain,
     OutcomeKind,
     SendControl,
+    Slowest,
     deadline,
 )
 
@@ -38,6 +40,8 @@ class ChainFacts:
     connected: bool = False
     outcome: ChainOutcome | None = None
     heard_ms: MonotonicMs | None = None
+    timed: bool = False
+    watermark: EventTimeMs | None = None
     kill_at_ms: MonotonicMs | None = None
     killed: ArkflowError | None = None
 
@@ -59,9 +63,12 @@ class Attempt:
     given_up: bool = field(default=False)
 
     @classmethod
-    def of(cls, generation: Generation, chains: Iterable[ChainId]) -> "Attempt":
+    def of(cls, generation: Generation, chains: Iterable[ChainPlan]) -> "Attempt":
         """A new attempt: nothing is known of its chains."""
-        facts = {chain: ChainFacts() for chain in chains}
+        facts = {
+            plan.chain: ChainFacts(timed=plan.source is not None and plan.source.time is not None)
+            for plan in chains
+        }
         return cls(generation, facts, ControlState(generation))
 
     # --- what chains are to know ---------------------------------------------------------------
@@ -113,6 +120,25 @@ class Attempt:
         for facts in self.chains.values():
             facts.heard_ms = now_ms
         return True
+
+    def heard(self, event: ChainReport) -> bool:
+        """A chain reports. True if it is to be told the control state in return."""
+        chain = self.chains[event.chain]
+        if chain.heard_ms is not None:
+            chain.heard_ms = event.at.now_ms
+        chain.timed &= not event.drained
+        chain.watermark = LATEST if event.statistics.idle else event.statistics.watermark
+        self._note_slowest()
+        return chain.heard_ms is not None or self.given_up
+
+    def _note_slowest(self) -> None:
+        """The lowest watermark of the sources, once all are known; what is idle does not count."""
+        timed = [(chain.watermark, name) for name, chain in self.alive() if chain.timed]
+        known = [Slowest(mark, name) for mark, name in timed if mark is not None]
+        active = [each for each in known if each.time_ms != LATEST]
+        if active and len(known) == len(timed):
+            told = ControlState(self.generation, slowest=min(active))
+            self.control = self.control.merged(told)
 
     @property
     def all_ready(self) -> bool:

@@ -11,7 +11,7 @@ from arkflow_kernel.ids import EARLIEST, EventTimeMs, MonotonicMs, SplitId, Wall
 from arkflow_kernel.inlet import Inlets
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Moment, SourceBatch
-from arkflow_kernel.protocol import BatchTime, SourceRead, deadline
+from arkflow_kernel.protocol import NOBODY, BatchTime, Slowest, SourceRead, deadline
 from arkflow_kernel.snapshot import RestoredChain, SplitTime
 from arkflow_kernel.watermark import ChainTime, SplitTimes
 
@@ -51,6 +51,9 @@ class ChainClock:
             self._splits = SplitTimes(plan.source.time, splits, restored.times)
             self._time = ChainTime(self._splits, restored.watermark)
         self.timer_ms: WallMs | None = _AT_ONCE if plan.timed else None
+        time = None if plan.source is None else plan.source.time
+        self._chain = plan.chain
+        self._max_drift_ms = None if time is None else time.max_drift_ms
         self._wall_ahead_ms = 0
         self._over = False
 
@@ -76,12 +79,23 @@ class ChainClock:
         """The data have ended, or are stopped: nothing more is said, no tick follows."""
         self._over = True
 
+    def runs_ahead(self, slowest: Slowest) -> bool:
+        """Whether the source is too far ahead of the job's slowest to be read now (W12)."""
+        if self._max_drift_ms is None or slowest == NOBODY or slowest.chain == self._chain:
+            return False
+        return self.watermark is not None and self.watermark > slowest.time_ms + self._max_drift_ms
+
     # --- what is said --------------------------------------------------------------------------
 
     @property
     def watermark(self) -> EventTimeMs | None:
         """The last one that the operators were given."""
         return None if self._time is None else self._time.watermark
+
+    @property
+    def idle(self) -> bool:
+        """Whether those behind were told that nothing is to be waited for."""
+        return self._time is not None and self._time.idle
 
     def next(self) -> Watermark | Idle | None:
         """What is to follow the batches submitted so far."""

@@ -39,6 +39,7 @@ from arkflow_kernel.protocol import (
     Request,
     RunItem,
     SealItem,
+    Slowest,
     SourceRead,
     Submit,
     TickItem,
@@ -217,8 +218,10 @@ class ChainFlow:
         self.count("batches_in", 1)
         self.count("rows_in", ref.rows)
 
-    def ask(self, now_ms: MonotonicMs) -> None:
-        """Read on, if the read lane wants it."""
+    def ask(self, now_ms: MonotonicMs, slowest: Slowest) -> None:
+        """Read on, if the read lane wants it and the source does not run ahead (W12)."""
+        if self.time.runs_ahead(slowest):
+            return
         if self.source.wants_read(now_ms):
             token = self.outstanding.token()
             self.source.reading(token)
@@ -319,6 +322,7 @@ class ChainFlow:
             operators=tuple(self._counts.values()),
             rows_to=tuple(self.outputs.rows_to.items()),
             watermark=self.time.watermark,
+            idle=self.time.idle,
         )
 
     def waits(self, now_ms: MonotonicMs) -> tuple[Wait, ...]:

@@ -94,7 +94,7 @@ class JobCoordinator:
         self._chains = [plan.chain for plan in graph.chains]
         plan = graph.checkpoint
         self._rounds = None if plan is None else JobRounds(plan, choice)
-        self._attempt = Attempt.of(generation, [] if self._rounds else self._chains)
+        self._attempt = Attempt.of(generation, () if self._rounds else graph.chains)
         self._strategy = RestartStrategy(graph.restart)
         self._positions = RestartPositions(graph)
         self._job = JobFacts(started)
@@ -190,7 +190,7 @@ class JobCoordinator:
 
     def _deploy(self, generation: Generation, at: Moment, cause: str) -> None:
         """Start an attempt; the chains of the one before have all ended."""
-        self._attempt = Attempt.of(generation, self._chains)
+        self._attempt = Attempt.of(generation, self._graph.chains)
         self._requests.begin_attempt()
         self._job.go(JobState.DEPLOYING, cause, at)
         for plan in self._graph.chains:
@@ -227,14 +227,12 @@ class JobCoordinator:
     def _on_chain_report(self, event: ChainReport) -> None:
         if not self._attempt.is_news(event):
             return
-        chain = self._attempt.chains[event.chain]
-        if chain.heard_ms is not None:
-            chain.heard_ms = event.at.now_ms
+        to_be_told = self._attempt.heard(event)
         self._job.heard(event)
         self._positions.heard(event.chain, event.frontier, event.at.now_ms)
         if self._rounds is not None:
             self._rounds.heard(event)
-        if chain.heard_ms is not None or self._attempt.given_up:
+        if to_be_told:
             self._commands.append(SendControl(event.chain, self._attempt.control))
 
     def _on_chain_ended(self, event: ChainEnded) -> None:

@@ -75,13 +75,6 @@ def _kind(kind: str) -> Finder:
     return _operators(lambda topology, name: topology.operators[name].kind == kind, "kind")
 
 
-def _drift(topology: Topology) -> Iterator[str]:
-    for i, source in enumerate(topology.job.sources):
-        watermark = source.time.watermark
-        if watermark is not None and watermark.max_drift_ms is not None:
-            yield f"sources[{i}].time.watermark.max_drift_ms"
-
-
 def _parallel_ends(topology: Topology) -> list[str]:
     """Sources and sinks that have the job's parallelism because they have none of their own."""
     if topology.job.parallelism <= 1:
@@ -112,7 +105,6 @@ def _set_to_one(topology: Topology) -> str:
 
 
 UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
-    Unavailable("`max_drift_ms`", SCALE_OUT, _drift),
     Unavailable("a join operator", JOINS, _kind("join")),
     Unavailable(
         "an aggregate operator without `config.type`",

@@ -80,7 +80,7 @@ class ChainStatistics:
     `rows_to`: rows handed to each output, in the order of the plan; `rows_out` is their sum.
     `held_bytes`: batches in queues, lane and outboxes, by their own sizes. `invalid_times`: rows
     without a valid event time (W5), `ahead_rows`: rows too far in the future (W4). `watermark` is
-    that of the chain, in milliseconds of event time; None before the first.
+    that of the chain, in milliseconds of event time; None before the first. `idle`: see W2.
     """
 
     chain: ChainId
@@ -99,6 +99,7 @@ class ChainStatistics:
     invalid_times: int = 0
     ahead_rows: int = 0
     watermark: EventTimeMs | None = None
+    idle: bool = False
     held_bytes: int = 0
     channels: tuple[ChannelStatistics, ...] = ()
     operators: tuple[OperatorCounts, ...] = field(default_factory=tuple)

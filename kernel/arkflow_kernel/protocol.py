@@ -19,6 +19,7 @@ from arkflow_kernel.bad_rows import NOWHERE, Origin
 from arkflow_kernel.envelope import Envelope, RoundKind
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import (
+    EARLIEST,
     FIRST_GENERATION,
     NO_CHECKPOINT,
     ChainId,
@@ -68,6 +69,17 @@ class Desired(IntEnum):
     CANCEL = 5
 
 
+class Slowest(NamedTuple):
+    """The lowest watermark of the job's sources that are not idle, and whose it is (W12)."""
+
+    time_ms: EventTimeMs
+    chain: ChainId
+
+
+NOBODY = Slowest(EARLIEST, ChainId(""))
+"""Some source has not said yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class ControlState:
     """The one verb of the coordinator towards a chain (B2): level-triggered, all fields only grow.
@@ -82,6 +94,7 @@ class ControlState:
     round_kind: RoundKind = RoundKind.PERIODIC
     failed_upto: CheckpointId = NO_CHECKPOINT
     completed_upto: CheckpointId = NO_CHECKPOINT
+    slowest: Slowest = NOBODY
 
     def merged(self, other: "ControlState") -> "ControlState":
         """The maximum of both, field by field; both must be of one generation."""
@@ -94,6 +107,7 @@ class ControlState:
             newer.round_kind,
             max(self.failed_upto, other.failed_upto, key=int),
             max(self.completed_upto, other.completed_upto, key=int),
+            max(self.slowest, other.slowest),
         )
 
 
@@ -841,6 +855,7 @@ def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
 
 
 __all__ = [
+    "NOBODY",
     "AdvanceItem",
     "AppendRecord",
     "BatchTime",
@@ -902,6 +917,7 @@ __all__ = [
     "SealItem",
     "SealSink",
     "SendControl",
+    "Slowest",
     "SnapshotUploaded",
     "SourceCommitted",
     "SourceRead",

@@ -25,6 +25,7 @@ from arkflow_kernel.metrics import ChainStatistics, Wait
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Moment, SplitPosition
 from arkflow_kernel.protocol import (
+    NOBODY,
     ChainCommand,
     ChainEvent,
     ChainOutcome,
@@ -250,7 +251,7 @@ class ChainTask:
         flow.submit(now_ms)
         flow.pass_time(at)
         if self._phase is Phase.RUNNING:
-            flow.ask(now_ms)
+            flow.ask(now_ms, NOBODY if self._control is None else self._control.slowest)
         for request in flow.rounds.requests(flow.outstanding.token, now_ms):
             flow.order(request)
         self._next_phase(now_ms)

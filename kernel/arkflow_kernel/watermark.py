@@ -188,6 +188,11 @@ class ChainTime:
         """The last one that was given to the operators; it never goes back."""
         return self._given
 
+    @property
+    def idle(self) -> bool:
+        """Whether `Idle` was the last that was said."""
+        return self._idle
+
     def next(self) -> Watermark | Idle | None:
         """What is to follow the batches submitted so far, if anything. Changes nothing but what
         is known of the minimum; `took` says that it has its place.

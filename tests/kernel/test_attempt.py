@@ -1,21 +1,47 @@
 """The facts of one attempt: which failure counts, who is overdue, who is silent (D2, D4, H9)."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
 
 from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError, SourceError
-from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.ids import ChainId, EventTimeMs, Generation, MonotonicMs, WallMs
 from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS
-from arkflow_kernel.protocol import ChainOutcome, OutcomeKind
+from arkflow_kernel.metrics import ChainStatistics
+from arkflow_kernel.plan import ChainPlan, TimePlan
+from arkflow_kernel.ports import Moment
+from arkflow_kernel.protocol import NOBODY, ChainOutcome, ChainReport, OutcomeKind, Slowest
+from arkflow_kernel.testing.plans import chain_plan
 
 A, B, C = (ChainId(name) for name in "abc")
 BROKEN, LOST, REAL = ChannelError("broken"), ActorLostError("lost"), SourceError("real")
 
 
 def _attempt() -> Attempt:
-    return Attempt.of(Generation(1), (A, B, C))
+    return Attempt.of(Generation(1), [_timed_plan(chain) for chain in (A, B, C)])
+
+
+def _timed_plan(chain: ChainId) -> ChainPlan:
+    plan = chain_plan(chain)
+    assert plan.source is not None
+    return replace(plan, source=replace(plan.source, time=TimePlan("ts")))
+
+
+def _report(
+    attempt: Attempt,
+    chain: ChainId,
+    watermark: int | None,
+    *,
+    idle: bool = False,
+    drained: bool = False,
+) -> Slowest:
+    mark = None if watermark is None else EventTimeMs(watermark)
+    statistics = ChainStatistics(chain, watermark=mark, idle=idle)
+    at = Moment(MonotonicMs(0), WallMs(0))
+    attempt.heard(ChainReport(at, chain, Generation(1), statistics, (), drained=drained))
+    return attempt.control.slowest
 
 
 def _fail(attempt: Attempt, chain: ChainId, error: ArkflowError) -> bool:
@@ -141,3 +167,21 @@ def test_a_chain_is_silent_ten_seconds_after_it_was_heard_of_last_and_only_until
     attempt.ended(A, ChainOutcome(OutcomeKind.FINISHED))
     assert _names(attempt.silent(MonotonicMs(limit + 5))) == []
     assert attempt.deadline_ms() is None
+
+
+def test_chains_are_told_which_source_is_the_slowest_once_all_have_said() -> None:
+    attempt = _attempt()
+    assert _report(attempt, A, 50) == NOBODY
+    assert _report(attempt, B, None) == NOBODY
+    assert _report(attempt, C, 70) == NOBODY
+    assert _report(attempt, B, 60) == Slowest(EventTimeMs(50), A)
+    assert _report(attempt, A, 90) == Slowest(EventTimeMs(60), B)
+
+
+def test_a_source_that_is_idle_or_at_its_end_holds_nobody_back() -> None:
+    attempt = _attempt()
+    for chain, mark in ((A, 50), (B, 60), (C, 70)):
+        _report(attempt, chain, mark)
+    assert _report(attempt, A, 50, idle=True) == Slowest(EventTimeMs(60), B)
+    assert _report(attempt, B, 60, drained=True) == Slowest(EventTimeMs(70), C)
+    assert _report(attempt, A, 55) == Slowest(EventTimeMs(70), C), "it never goes back"

@@ -139,8 +139,14 @@ class HandDrivenChain:
         completed: int = 0,
     ) -> None:
         """The coordinator's state."""
-        numbers = (CheckpointId(number) for number in (failed, completed))
-        state = ControlState(generation, desired, CheckpointId(round_id), kind, *numbers)
+        state = ControlState(
+            generation,
+            desired,
+            CheckpointId(round_id),
+            kind,
+            CheckpointId(failed),
+            CheckpointId(completed),
+        )
         self.take(Control(self.clock.moment(), state))
 
     def tick(self, by_ms: int) -> None:

@@ -16,6 +16,7 @@ from arkflow_kernel.envelope import (
 )
 from arkflow_kernel.ids import (
     EARLIEST,
+    ChainId,
     ChannelId,
     CheckpointId,
     EventTimeMs,
@@ -39,6 +40,7 @@ from arkflow_kernel.plan import (
 )
 from arkflow_kernel.ports import NothingYet, ReadResult, SourceBatch, SourceEnded
 from arkflow_kernel.protocol import (
+    NOBODY,
     AdvanceItem,
     BatchTime,
     Control,
@@ -57,6 +59,7 @@ from arkflow_kernel.protocol import (
     Request,
     RunItem,
     SealItem,
+    Slowest,
     SnapshotUploaded,
     SourceRead,
     Submit,
@@ -108,8 +111,10 @@ class Driven:
         self.left: list[Envelope] = []
         self.control()
 
-    def control(self, desired: Desired = Desired.RUN, round_id: int = 0) -> None:
-        state = ControlState(G1, desired, CheckpointId(round_id))
+    def control(
+        self, desired: Desired = Desired.RUN, round_id: int = 0, slowest: Slowest = NOBODY
+    ) -> None:
+        state = ControlState(G1, desired, CheckpointId(round_id), slowest=slowest)
         self._take(Control(self.clock.moment(), state))
 
     def _take(self, event: object) -> None:
@@ -382,3 +387,23 @@ def test_time_that_nobody_looks_at_waits_for_the_rows_before_it() -> None:
     assert chain.said() == ["rows"]
     chain.done(1)
     assert chain.said() == ["rows", "40"]
+
+
+def test_a_source_that_runs_ahead_of_the_slowest_is_not_read_until_that_follows() -> None:
+    plan = _source_plan(idle_timeout_ms=100)
+    assert plan.source is not None
+    assert plan.source.time is not None
+    drifting = replace(plan.source.time, max_drift_ms=100)
+    chain = Driven(replace(plan, source=replace(plan.source, time=drifting)), A)
+    chain.control(slowest=Slowest(EventTimeMs(0), ChainId("other-0")))
+    chain.rows(110)
+    chain.done(1)
+    chain.rows(111)
+    chain.done(1)
+    assert not any(isinstance(each, ReadSource) for each in chain.waiting)
+    chain.passes(5_000)
+    assert chain.said() == ["rows", "100", "rows", "101"], "it is not idle (W12)"
+    chain.control(slowest=Slowest(EventTimeMs(1), ChainId("other-0")))
+    chain.rows(500)
+    chain.control(slowest=Slowest(EventTimeMs(2), chain.task.report(chain.clock.moment()).chain))
+    chain.rows(900)
