@@ -39,8 +39,8 @@ class CompiledBuffer:
     issues: list[Issue] = field(default_factory=list)
 
 
-def compile_buffer(buffer: ComponentSpec | None, stream: str, *, chain: bool) -> CompiledBuffer:
-    """Compile the buffer of a stream; `chain` is that of the pipeline."""
+def compile_buffer(buffer: ComponentSpec | None, stream: str) -> CompiledBuffer:
+    """Compile the buffer of a stream. A window shares the chain of the processors behind it."""
     if buffer is None:
         return CompiledBuffer()
     refused = _refused(buffer, stream)
@@ -70,7 +70,6 @@ def compile_buffer(buffer: ComponentSpec | None, stream: str, *, chain: bool) ->
         stateful=True,
         key_field=texts["key_field"],
         config=config,
-        chain=chain,
     )
     return CompiledBuffer(operator, issues)
 

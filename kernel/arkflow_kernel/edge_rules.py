@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from arkflow_kernel.errors import Issue
-from arkflow_kernel.fusion import fuse
+from arkflow_kernel.fusion import fusable, fuse
 from arkflow_kernel.job import EdgeSpec
 from arkflow_kernel.topology import Topology, is_keyed
 
@@ -22,6 +22,7 @@ def edge_issues(topology: Topology) -> Iterator[Issue]:
     for i, edge in enumerate(topology.job.edges):
         yield from _ends(topology, edge, f"edges[{i}]")
         yield from _types(topology, edge, f"edges[{i}]")
+    yield from _released(topology)
     yield from _repeats(topology)
     yield from _late_routes(topology)
     yield from _cycles(topology)
@@ -93,6 +94,22 @@ def _mismatch(edge: EdgeSpec, above: int, below: int) -> str:
 def _one_or(operator: str, subtasks: int) -> str:
     also = f" or {subtasks}" if subtasks != 1 else ""
     return f"give '{operator}' parallelism 1{also}"
+
+
+def _released(topology: Topology) -> Iterator[Issue]:
+    """Rows that a window releases together stay together only inside of its chain (B.4)."""
+    for i, edge in enumerate(topology.job.edges):
+        window, target = topology.operators.get(edge.from_), topology.operators.get(edge.to)
+        if window is None or target is None or edge not in topology.main:
+            continue
+        releases = window.kind == "window" and window.config.get("legacy_payload") is True
+        if releases and target.kind != "sink" and not fusable(topology, edge):
+            text = f"edge '{edge.id}' leads into another chain: the rows that window"
+            advice = (
+                "releases together reach it in pieces. Let it be the window's one edge, forward, "
+                "to an operator with as many subtasks"
+            )
+            yield Issue(f"edges[{i}]", f"{text} '{window.id}' {advice}", warning=True)
 
 
 def _repeats(topology: Topology) -> Iterator[Issue]:

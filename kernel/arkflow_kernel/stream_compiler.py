@@ -86,8 +86,8 @@ def compile_stream(stream: StreamSpec, index: int) -> CompiledStream:
     issues = _id_issues(stream, index)
     processors = stream.pipeline.processors or []
     issues += _type_issues(processors)
-    window = compile_buffer(stream.buffer, stream_id, chain=stream.pipeline.chain)
-    issues += [*window.issues, *_worker_issues(stream, window.operator)]
+    window = compile_buffer(stream.buffer, stream_id)
+    issues += [*window.issues, *_window_issues(stream, window.operator)]
     names, renamed = _processor_ids(processors)
     issues += renamed
     errors = [issue for issue in issues if not issue.warning]
@@ -136,14 +136,25 @@ def _type_issues(processors: list[ComponentSpec]) -> list[Issue]:
     ]
 
 
-def _worker_issues(stream: StreamSpec, window: OperatorSpec | None) -> list[Issue]:
-    if window is None or stream.pipeline.thread_num == 1:
+def _window_issues(stream: StreamSpec, window: OperatorSpec | None) -> list[Issue]:
+    """What a pipeline asks for that a window before its processors does not allow."""
+    if window is None:
         return []
-    text = (
-        f"`thread_num: {stream.pipeline.thread_num}` has no effect: a window keeps rows across "
-        "batches, so its chain has one worker; set `thread_num: 1` or leave it out"
-    )
-    return [Issue("pipeline.thread_num", text, warning=True)]
+    issues = []
+    pipeline = stream.pipeline
+    if pipeline.thread_num != 1:
+        text = (
+            f"`thread_num: {pipeline.thread_num}` has no effect: a window keeps rows across "
+            "batches, so its chain has one worker; set `thread_num: 1` or leave it out"
+        )
+        issues.append(Issue("pipeline.thread_num", text, warning=True))
+    if not pipeline.chain and pipeline.processors:
+        text = (
+            "`chain: false` has no effect between a window and the processors: rows of one window "
+            "would reach them in pieces; input and output have chains of their own"
+        )
+        issues.append(Issue("pipeline.chain", text, warning=True))
+    return issues
 
 
 def _processor_ids(processors: list[ComponentSpec]) -> tuple[list[str], list[Issue]]:
@@ -183,9 +194,10 @@ def _operators(
     ]
     if window is not None:
         operators.append(window)
+    inner = chain or window is not None  # a window reaches the processors as one batch (B.4)
     for name, processor in zip(names, processors, strict=True):
         operators.append(
-            OperatorSpec(id=name, kind="map", config=_verbatim(processor), chain=chain)
+            OperatorSpec(id=name, kind="map", config=_verbatim(processor), chain=inner)
         )
     operators.append(OperatorSpec(id=SINK_ID, kind="sink", chain=chain))
     if stream.error_output is not None:

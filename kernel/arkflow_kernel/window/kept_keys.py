@@ -5,7 +5,10 @@ from collections.abc import Sequence as Seq
 import numpy as np
 import pyarrow as pa
 
+from arkflow_kernel.bad_rows import VALUE_COLUMN
+from arkflow_kernel.key_encoding import KeyColumnError
 from arkflow_kernel.key_groups import key_column
+from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.state.growing import Slots
 from arkflow_kernel.state.key_index import KeyIndex
 from arkflow_kernel.state.key_rows import KeyRows, key_rows
@@ -38,7 +41,7 @@ class KeySlots:
             return np.broadcast_to(np.int64(0), batch.num_rows)
         if not batch.num_rows:
             return np.zeros(0, np.int64)
-        keys: KeyRows = key_rows([key_column(batch, name) for name in self.fields])
+        keys: KeyRows = key_rows([_column(batch, name) for name in self.fields])
         slots = self._index.find(keys)
         missing = np.flatnonzero(slots < 0)
         if len(missing):
@@ -60,8 +63,21 @@ KeyTypes = tuple[pa.DataType, ...]
 
 def ledger(fields: Seq[str], known: KeyTypes, batch: pa.RecordBatch) -> KeyTypes:
     """The types of the key columns after a batch (S10). Raises as `KeySlots.of` does."""
-    found = [key_type(key_column(batch, name).type) for name in fields]
+    found = [key_type(_column(batch, name).type) for name in fields]
     return tuple(widened(mine, other) for mine, other in zip(known, found, strict=True))
+
+
+def _column(batch: pa.RecordBatch, name: str) -> AnyArray:
+    names = batch.schema.names
+    if name in names:
+        return key_column(batch, name)
+    advice = "set `key_field` to one of them"
+    if names == [VALUE_COLUMN]:
+        advice = "the window sees messages as they were read: set a `codec` on the input"
+    raise KeyColumnError(
+        f"key field '{name}' is missing from the batch, whose columns are "
+        f"{', '.join(names)}; {advice}"
+    )
 
 
 __all__ = ["KeySlots", "KeyTypes", "ledger"]

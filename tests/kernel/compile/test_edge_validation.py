@@ -188,3 +188,16 @@ def test_error_edges_of_one_chain_lead_to_one_place(job: Jobs) -> None:
     assert "error edges to x, y" in issue.message
     apart = set_at("operators", 1, "chain", to=False)
     assert validate_job(job(all_of(sinks, edges, apart))) == []
+
+
+def test_rows_that_a_window_releases_should_not_cross_to_another_chain(job: Jobs) -> None:
+    """They reach the next operator as one batch only inside of the window's chain (B.4)."""
+    more = add_operator(id="m", kind="map", config={"type": "sql", "query": "q"})
+    way = all_of(set_at("edges", 1, "to", to="m"), more, add_edge("m", "totals"))
+    window = all_of(as_window(legacy_payload=True), way)
+    assert validate_job(job(window)) == []
+    [issue] = validate_job(job(all_of(window, set_at("operators", 3, "chain", to=False))))
+    assert (issue.path, issue.warning) == ("edges[1]", True)
+    assert "the rows that window 'text' releases together reach it in pieces" in issue.message
+    aggregates = all_of(as_window(), way, set_at("operators", 3, "chain", to=False))
+    assert validate_job(job(aggregates)) == []

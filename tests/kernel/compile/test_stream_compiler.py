@@ -150,9 +150,28 @@ def test_chain_false_of_a_pipeline_holds_for_every_operator(stream: Streams) -> 
     spec = stream(
         pipeline={"chain": False, "processors": []},
         error_output={"type": "drop"},
+    )
+    assert [o.chain for o in compile_stream(spec, 0).job.operators] == [False] * 3
+
+
+def test_a_window_and_the_processors_stay_in_one_chain(stream: Streams) -> None:
+    """Or rows of one window would reach them in pieces (B.4)."""
+    spec = stream(
+        pipeline={"chain": False, "processors": [{"type": "sql"}, {"type": "drop"}]},
         buffer={"type": "session_window", "gap": "1s"},
     )
-    assert [o.chain for o in compile_stream(spec, 0).job.operators] == [False] * 4
+    compiled = compile_stream(spec, 0)
+    chained = {operator.id: operator.chain for operator in compiled.job.operators}
+    assert chained == {
+        "source": False,
+        "window": True,
+        "p0-sql": True,
+        "p1-drop": True,
+        "sink": False,
+    }
+    (warning,) = compiled.warnings
+    assert (warning.path, warning.warning) == ("pipeline.chain", True)
+    assert "in pieces" in warning.message
 
 
 def test_a_memory_buffer_compiles_to_nothing(stream: Streams) -> None:
