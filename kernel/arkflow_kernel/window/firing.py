@@ -12,14 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.window.aggregates import PANES, Aggregates
 from arkflow_kernel.window.assign import FixedPanes, Panes, Times, Windows
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.pane_runs import PaneRuns
-
-PANE = "pane"
-AFTER = "after"
-"""In sliding windows: the row counts only in windows that end after this. EARLIEST: in all."""
+from arkflow_kernel.window.pane_tables import AFTER, PANE
 
 _SPREAD_MAX = 16
 """Overlapping windows of one part: each row of a slice is grouped at most so often at a time."""
@@ -85,15 +83,18 @@ class Firing:
         for first in range(0, len(windows), step):
             part = windows.part(first, first + step)
             wanted = _between(affected, int(part.starts[0]), int(part.starts[-1]) + 1)
-            whose = wanted.select(keys).group_by(keys, use_threads=False).aggregate([])
-            span = self._span(part)
-            tables = {
-                name: runs.rows_of(whose, *span, self._pane_columns())
-                for name, runs in self._runs.items()
-            }
+            whose = _distinct(wanted, keys) if keys else None
+            tables = {name: self._of(runs, whose, part) for name, runs in self._runs.items()}
             made = self._made(tables, part, wanted)
             if made is not None:
                 yield made
+
+    def _of(self, runs: PaneRuns, keys: pa.Table | None, windows: Windows) -> pa.Table:
+        """Partials of some keys in some windows; of all rows where there are no keys."""
+        first, end = self._span(windows)
+        if keys is None:
+            return runs.rows(first, end, 0, 1, self._pane_columns())
+        return runs.rows_of(keys, first, end, self._pane_columns())
 
     # --- which ---------------------------------------------------------------------------------
 
@@ -128,7 +129,7 @@ class Firing:
             touched = _spread_all(touched, self._windows, above, upto)
         else:
             ends = self._windows.last_ends(_numbers(touched, PANE))
-            touched = touched.filter(pa.array((ends > above) & (ends <= upto)))
+            touched = touched.filter(as_array((ends > above) & (ends <= upto)))
         return _distinct(touched, by)
 
     def _ends(self, starts: Times) -> Times:
@@ -154,13 +155,13 @@ class Firing:
             }
         final = self._aggregates.final(tables, by, lambda row: self._where(tables[PANES], row))
         if wanted is not None and wanted.num_rows != final.num_rows:
-            final = final.take(pa.array(_matching(final, wanted, by)))
+            final = final.take(as_array(_matching(final, wanted, by)))
         if not final.num_rows:
             return None
         starts = _numbers(final, PANE)
         if len(windows) > 1:
             order = np.argsort(starts, kind="stable")
-            final, starts = final.take(pa.array(order)), starts[order]
+            final, starts = final.take(as_array(order)), starts[order]
         return WindowTable(final, starts, windows.ends[np.searchsorted(windows.starts, starts)])
 
     def _where(self, table: pa.Table, row: int) -> str:
@@ -182,7 +183,7 @@ def _distinct(table: pa.Table, by: Seq[str]) -> pa.Table:
 
 def _between(table: pa.Table, first: int, end: int) -> pa.Table:
     panes = _numbers(table, PANE)
-    return table.filter(pa.array((panes >= first) & (panes < end)))
+    return table.filter(as_array((panes >= first) & (panes < end)))
 
 
 def _spread(table: pa.Table, panes: FixedPanes, windows: Windows) -> pa.Table:
@@ -223,7 +224,7 @@ def _taken(table: pa.Table, rows: Times, starts: Times) -> pa.Table:
     if AFTER in table.column_names:
         table = table.drop_columns([AFTER])
     place = table.schema.get_field_index(PANE)
-    return table.take(pa.array(rows)).set_column(place, PANE, pa.array(starts))
+    return table.take(as_array(rows)).set_column(place, PANE, as_array(starts))
 
 
 def _matching(table: pa.Table, wanted: pa.Table, by: Seq[str]) -> Times:
@@ -233,11 +234,11 @@ def _matching(table: pa.Table, wanted: pa.Table, by: Seq[str]) -> Times:
     """
     rows = np.concatenate([np.arange(table.num_rows), np.full(wanted.num_rows, -1)])
     both = pa.concat_tables([table.select(by), wanted.select(by)]).append_column(
-        "row", pa.array(rows)
+        "row", as_array(rows)
     )
     found = both.group_by(list(by), use_threads=False).aggregate([("row", "max"), ("row", "count")])
     matched = (_numbers(found, "row_count") == 2) & (_numbers(found, "row_max") >= 0)
     return np.sort(_numbers(found, "row_max")[matched])
 
 
-__all__ = ["AFTER", "PANE", "Firing", "WindowTable"]
+__all__ = ["Firing", "WindowTable"]

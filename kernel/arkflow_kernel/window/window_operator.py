@@ -15,18 +15,21 @@ import pyarrow as pa
 from arkflow_kernel.bad_rows import Origin
 from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import EARLIEST, LATEST, EventTimeMs, OperatorId, WallMs
-from arkflow_kernel.plan import LatePolicy, WindowPlan
+from arkflow_kernel.plan import LatePolicy, OperatorPlan, WindowKind, WindowPlan
 from arkflow_kernel.ports import OperatorResult
-from arkflow_kernel.state.api import StateJournal
+from arkflow_kernel.state.api import StateAddress, StateJournal
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
 from arkflow_kernel.state.growing import Mask
+from arkflow_kernel.state_journal import CommitOnAck
+from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.timestamps import operator_times
 from arkflow_kernel.window.aggregates import PANES, Aggregates
 from arkflow_kernel.window.assign import INT64_MIN, Panes, Times
-from arkflow_kernel.window.firing import AFTER, PANE, Firing, WindowTable
+from arkflow_kernel.window.firing import Firing, WindowTable
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.lateness import judged, turned_away, unstamped
 from arkflow_kernel.window.pane_runs import PaneRuns
+from arkflow_kernel.window.pane_tables import AFTER, PANE
 from arkflow_kernel.window.results import WINDOW_END, WINDOW_UPDATE, Results
 
 NOTHING = OperatorResult(())
@@ -68,7 +71,7 @@ class ColumnarWindowOperator:
         self._results = results
         self._journal = journal
         self._firing = Firing(operator, windows, aggregates, ledger, runs)
-        self._lateness = plan.allowed_lateness_ms if plan.late is LatePolicy.UPDATE else 0
+        self._lateness = _lateness(plan)
 
     def open(self) -> None:
         """The states are opened by whoever restores them."""
@@ -172,7 +175,7 @@ class ColumnarWindowOperator:
         fired = self._windows.first_ends(panes) <= upto
         if not fired.any():
             return ()
-        above = max(INT64_MIN, upto - self._lateness)
+        above = _limit(upto, self._lateness)
         changed = self._firing.corrected(touched.filter(as_array(fired)), above, upto)
         return tuple(batch for part in changed for batch in self._batches(part, update=True))
 
@@ -229,13 +232,74 @@ class ColumnarWindowOperator:
     def _let_go(self, upto: int) -> None:
         """Drop the panes of which no window takes a row any more."""
         panes = self._main.panes()
-        gone = np.searchsorted(self._windows.last_ends(panes), upto - self._lateness, side="right")
+        limit = _limit(upto, self._lateness)
+        gone = np.searchsorted(self._windows.last_ends(panes), limit, side="right")
         if gone:
             for runs in self._runs.values():
                 runs.drop_below(int(panes[gone - 1]) + 1)
 
     def _batches(self, part: WindowTable, *, update: bool) -> tuple[pa.RecordBatch, ...]:
         return self._results.batches(part.table, part.starts, part.ends, update=update)
+
+
+def columnar_window_operator(
+    plan: OperatorPlan, panes: Panes, journal: CommitOnAck, states: ChainStates | None = None
+) -> ColumnarWindowOperator:
+    """The operator of a plan whose times fall into panes, with its states in the chain's journal.
+
+    `states` are those of the chain, if it takes snapshots or spills.
+    """
+    window, state = plan.window, plan.state
+    assert window is not None
+    assert state is not None
+    aggregates = Aggregates(window, plan.operator)
+    ledger = KeyLedger(state.key_fields, plan.operator)
+    lateness = _lateness(window)
+
+    def dead(starts: Times, watermark: int) -> Mask:
+        return panes.last_ends(starts) <= _limit(watermark, lateness)
+
+    runs: dict[str, PaneRuns] = {}
+    for family in aggregates.families:
+        held = runs[family.name] = PaneRuns(
+            family,
+            ledger,
+            StateAddress(state.namespace, plan.operator, family.name),
+            journal,
+            max_bytes=state.max_bytes,
+            memory_bytes=state.memory_bytes,
+            max_parallelism=state.max_parallelism,
+            windows=_shape(window),
+            dead=dead,
+            values=aggregates,
+        )
+        journal.joined(held)
+        if states is not None:
+            states.joined(held)
+    results = Results(window, state.key_fields, ledger)
+    return ColumnarWindowOperator(
+        plan.operator, window, panes, aggregates, ledger, runs, results, journal
+    )
+
+
+def _lateness(plan: WindowPlan) -> int:
+    """For how long after its end a window takes rows."""
+    return plan.allowed_lateness_ms if plan.late is LatePolicy.UPDATE else 0
+
+
+def _limit(watermark: int, lateness: int) -> int:
+    """No window that ends up to it takes a row any more; at the end of the data none does."""
+    return watermark if watermark == LATEST else max(INT64_MIN, watermark - lateness)
+
+
+def _shape(plan: WindowPlan) -> str:
+    """What panes mean: state of other windows is none of this one's (S9)."""
+    if plan.kind is WindowKind.CALENDAR:
+        return f"{plan.unit}s of {plan.timezone}, offset {plan.offset_ms} ms"
+    return (
+        f"{plan.kind.value}, size {plan.size_ms} ms, slide {plan.slide_ms} ms, "
+        f"offset {plan.offset_ms} ms"
+    )
 
 
 def _either(one: Mask | None, other: Mask | None) -> Mask:
@@ -245,4 +309,4 @@ def _either(one: Mask | None, other: Mask | None) -> Mask:
     return one | other
 
 
-__all__ = ["ColumnarWindowOperator"]
+__all__ = ["ColumnarWindowOperator", "columnar_window_operator"]
