@@ -1,0 +1,214 @@
+"""Partial aggregates of panes as immutable tables: in memory, or in local files (N1, S5).
+
+A row is of one pane and key (and what else its family groups by), so a table has each once. Tables
+that are read in parts are in order of bucket: a number that is made of the key's hash, apart from
+its key group, so that whoever holds few groups has all buckets.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arkflow_kernel.state.growing import Mask, Words
+from arkflow_kernel.window.assign import Times
+from arkflow_kernel.window.spill_file import SpillFile
+
+PANE = "pane"
+"""The column of a table that has the start of each row's pane, in ms."""
+
+AFTER = "after"
+"""A row counts only in windows that end after this; a table may be without it."""
+
+BUCKETS = 128
+"""Into so many parts a table can be read."""
+
+Places = npt.NDArray[np.int64]
+
+
+def buckets_of(hashes: Words, max_parallelism: int) -> npt.NDArray[np.uint8]:
+    """The bucket of each key."""
+    return ((hashes // np.uint64(max_parallelism)) % np.uint64(BUCKETS)).astype(np.uint8)
+
+
+def panes_of(table: pa.Table) -> tuple[Times, Places]:
+    """The panes that a table's rows are of, in order, and how many rows each has."""
+    counted: Any = pc.value_counts(table.column(PANE))
+    panes = np.asarray(counted.field("values"), dtype=np.int64)
+    counts = np.asarray(counted.field("counts"), dtype=np.int64)
+    order = np.argsort(panes)
+    return panes[order], counts[order]
+
+
+@dataclass(frozen=True, slots=True)
+class PaneSpan:
+    """Which panes have rows that count, in order, and how many; those below are let go of."""
+
+    panes: Times
+    counts: Places
+    rows: int
+
+    @classmethod
+    def of(cls, table: pa.Table) -> "PaneSpan":
+        """All of a table."""
+        panes, counts = panes_of(table)
+        return cls(panes, counts, int(counts.sum()))
+
+    def from_pane(self, first: int) -> "PaneSpan":
+        """Without the panes below."""
+        at = int(np.searchsorted(self.panes, first))
+        if not at:
+            return self
+        counts = self.counts[at:]
+        return PaneSpan(self.panes[at:], counts, int(counts.sum()))
+
+    def rows_between(self, first: int, last: int) -> int:
+        """Rows of the panes first <= pane < last."""
+        low, high = np.searchsorted(self.panes, [first, last])
+        return int(self.counts[low:high].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class PaneTable:
+    """A table in memory, of `memory_bytes`. `bounds` are where each bucket begins, and the end;
+    None: in no order.
+    """
+
+    table: pa.Table
+    span: PaneSpan
+    memory_bytes: int
+    bounds: Places | None = None
+
+    @classmethod
+    def of(cls, table: pa.Table, bounds: Places | None = None) -> "PaneTable":
+        """A table whose rows all count."""
+        return cls(table, PaneSpan.of(table), table.nbytes, bounds)
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the rows that count."""
+        return self.memory_bytes * self.span.rows // max(1, self.table.num_rows)
+
+    def let_go(self, first: int) -> "PaneTable | None":
+        """Without the panes below `first`; None if nothing is left."""
+        span = self.span.from_pane(first)
+        if span is self.span:
+            return self
+        if not span.rows:
+            return None
+        if 2 * span.rows > self.table.num_rows:
+            return replace(self, span=span)  # a copy would cost more than it frees
+        mask = _numbers(self.table) >= first
+        bounds = self.bounds
+        if bounds is not None:
+            bounds = np.concatenate(([0], np.cumsum(mask)))[bounds]
+        table = self.table.filter(pa.array(mask))
+        return PaneTable(table, span, table.nbytes, bounds)
+
+    def ordered(self, buckets: Callable[[pa.Table], npt.NDArray[np.uint8]]) -> "PaneTable":
+        """The same rows in order of bucket."""
+        if self.bounds is not None:
+            return self
+        found = buckets(self.table)
+        order = np.argsort(found, kind="stable")
+        bounds = np.searchsorted(found[order], np.arange(BUCKETS + 1))
+        rows: Any = pa.array(order)
+        return replace(self, table=self.table.take(rows), bounds=bounds)
+
+    def read(self, first: int, last: int, low: int = 0, high: int = BUCKETS) -> pa.Table:
+        """The rows of panes first <= pane < last and buckets low <= bucket < high.
+
+        Of some buckets only if it is in their order.
+        """
+        table = self.table
+        if (low, high) != (0, BUCKETS):
+            assert self.bounds is not None
+            start, end = self.bounds[[low, high]].tolist()
+            table = table.slice(start, end - start)
+        return _between(table, self.span, self.table.num_rows, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class PaneFile:
+    """A table in a local file."""
+
+    file: SpillFile
+    span: PaneSpan
+
+    @property
+    def memory_bytes(self) -> int:
+        """It takes as good as none."""
+        return 0
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the rows that count."""
+        return self.file.size * self.span.rows // max(1, self.file.rows)
+
+    def let_go(self, first: int) -> "PaneFile | None":
+        """Without the panes below `first`; None if nothing is left."""
+        span = self.span.from_pane(first)
+        return replace(self, span=span) if span.rows else None
+
+    def ordered(self, buckets: Callable[[pa.Table], npt.NDArray[np.uint8]]) -> "PaneFile":  # noqa: ARG002
+        """It is in order of bucket."""
+        return self
+
+    def parts(self, first: int, last: int, low: int = 0, high: int = BUCKETS) -> list[pa.Table]:
+        """The rows of panes first <= pane < last and buckets low <= bucket < high."""
+        start, end = self.file.bounds[[low, high]].tolist()
+        found = self.file.read(start, end)
+        return [_between(table, self.span, self.file.rows, first, last) for table in found]
+
+
+def _between(table: pa.Table, span: PaneSpan, rows: int, first: int, last: int) -> pa.Table:
+    """Those rows of a part of a table whose pane is in a range and counts."""
+    if not span.rows:
+        return table.slice(0, 0)
+    first = max(first, int(span.panes[0]))
+    if first == span.panes[0] and last > span.panes[-1] and span.rows == rows:
+        return table
+    panes = _numbers(table)
+    mask: Mask = (panes >= first) & (panes < last)
+    return table if mask.all() else table.filter(pa.array(mask))
+
+
+def _numbers(table: pa.Table) -> Times:
+    column: Any = table.column(PANE)
+    return np.asarray(column, dtype=np.int64)
+
+
+Held = PaneTable | PaneFile
+
+
+def read_from(
+    held: Iterable[Held], first: int, last: int, low: int = 0, high: int = BUCKETS
+) -> list[pa.Table]:
+    """What several tables have of some panes and buckets; those without a row are left out."""
+    found: list[pa.Table] = []
+    for each in held:
+        if not each.span.rows_between(first, last):
+            continue
+        if isinstance(each, PaneFile):
+            found += each.parts(first, last, low, high)
+        else:
+            found.append(each.read(first, last, low, high))
+    return [table for table in found if table.num_rows]
+
+
+__all__ = [
+    "AFTER",
+    "BUCKETS",
+    "PANE",
+    "Held",
+    "PaneFile",
+    "PaneSpan",
+    "PaneTable",
+    "buckets_of",
+    "panes_of",
+    "read_from",
+]
