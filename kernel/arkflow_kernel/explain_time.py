@@ -140,7 +140,7 @@ def time_text(time: dict[str, Any]) -> str:
         ahead = f"{time['max_future_skew_ms']:,} ms ahead of the clock"
         told.append(f"rows more than {ahead} move no watermark")
     if time["max_drift_ms"] is not None:
-        told.append(f"no split read {time['max_drift_ms']:,} ms ahead of the others")
+        told.append(f"not read while {time['max_drift_ms']:,} ms ahead of the slowest source")
     return ", ".join(told)
 
 

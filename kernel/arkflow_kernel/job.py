@@ -179,7 +179,7 @@ class WatermarkSpec(Spec):
         default=None, description="Rows further ahead of the wall clock move no watermark."
     )
     max_drift_ms: DurationMs | None = Field(
-        default=None, description="Splits further ahead of the slowest wait. Not in this release."
+        default=None, description="A source further ahead of the slowest one waits."
     )
     split_order: Literal["none", "time"] = Field(
         default="none", description="`time`: splits follow one another in time."

@@ -89,6 +89,21 @@ def test_the_job_with_checkpoints_writes_each_order_once_also_when_it_is_run_aga
         assert all(of_one == list(range(1, len(of_one) + 1)) for of_one in numbers.values())
 
 
+def test_the_windows_leave_in_order_of_time_and_the_late_sale_is_put_aside(
+    folder: pathlib.Path,
+) -> None:
+    rows = run(folder, "windows")
+    assert {(row["window_start"], row["shop"], row["sales"], row["turnover"]) for row in rows} == {
+        (1772366400000, "Lyon", 3, 61),
+        (1772366400000, "Oslo", 1, 50),
+        (1772367000000, "Lyon", 1, 40),
+        (1772367000000, "Oslo", 1, 70),
+    }
+    assert [row["window_start"] for row in rows] == [1772366400000] * 2 + [1772367000000] * 2
+    (late,) = written(folder, "out/windows/late")
+    assert (late["customer"], late["__arkflow_late_event_route"]) == ("eve", True)
+
+
 def test_the_partitioned_job_numbers_the_large_orders_of_each_country(
     folder: pathlib.Path,
 ) -> None:

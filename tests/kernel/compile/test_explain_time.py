@@ -47,9 +47,10 @@ def _event(**more: Any) -> Change:
         ),
         ({"strategy": "monotonous"}, "event time at, always rising, never idle"),
         (
-            {"split_order": "time", "max_future_skew_ms": 5000},
+            {"split_order": "time", "max_future_skew_ms": 5000, "max_drift_ms": 9000},
             "event time at, always rising, never idle, one split after the other in time, rows "
-            "more than 5,000 ms ahead of the clock move no watermark",
+            "more than 5,000 ms ahead of the clock move no watermark, not read while 9,000 ms "
+            "ahead of the slowest source",
         ),
     ],
 )

@@ -35,11 +35,6 @@ def _time(**keys: Any) -> Callable[[dict[str, Any]], None]:
 
 
 CASES = [
-    (
-        _time(mode="event_time", timestamp_field="at", watermark={"max_drift_ms": 5}),
-        "sources[0].time.watermark.max_drift_ms",
-        "scale-out",
-    ),
     (_map(kind="join", config={}), "operators[1].kind", "joins and aggregates"),
     (
         _map(kind="aggregate", key_field="k", config={"aggregates": []}),
@@ -123,6 +118,7 @@ def test_own_values_of_sources_and_sinks_lift_the_error_of_the_job(job: Jobs) ->
         _map(chain=False),
         _map(kind="window", config=WINDOW),
         _time(mode="event_time", timestamp_field="at", watermark={}, late_event_route="totals"),
+        _time(mode="event_time", timestamp_field="at", watermark={"max_drift_ms": 5}),
         _with(restart={"strategy": "fixed"}),
         _with(restart={}),
         _with(channel={"capacity": 1}),

@@ -87,11 +87,6 @@ def test_what_comes_later_is_refused_with_that_sentence(
         ("kind: source", "kind: source, parallelism: 2", "jobs[0].operators[0].parallelism"),
         ("kind: sink", "kind: sink, parallelism: 2", "jobs[0].operators[2].parallelism"),
         ("kind: map,", "kind: map, resources: {num_cpus: 1},", "jobs[0].operators[1].resources"),
-        (
-            "{mode: processing_time}",
-            "{mode: event_time, timestamp_field: t, watermark: {max_drift_ms: 5}}",
-            "jobs[0].sources[0].time.watermark.max_drift_ms",
-        ),
     ],
 )
 def test_what_comes_later_in_a_job_is_refused_with_that_sentence(

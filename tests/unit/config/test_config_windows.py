@@ -134,7 +134,7 @@ def test_a_stream_may_say_what_its_window_keeps(write: Write) -> None:
         ("function: sum", "function: summ", 15, "function"),
         ("out_of_orderness_ms", "out_of_orderness", 29, "did you mean 'out_of_orderness_ms'"),
         ("split_order: time", "split_order: yes", 29, "split_order"),
-        ("max_future_skew_ms", "max_drift_ms", 29, "`max_drift_ms` is not available in this"),
+        ("max_future_skew_ms: 9", "max_drift_ms: 1s", 29, "max_drift_ms"),
         ("late_event_route: late", "late_event_route: lat", 31, "operator 'lat', which the job"),
         (
             "          timestamp_field: at\n          water",
