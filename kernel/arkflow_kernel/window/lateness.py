@@ -48,10 +48,11 @@ def judged(
     unless the policy is UPDATE.
     """
     own = _back(watermark, allowed_lateness_ms)
-    last_ends = windows.last_ends(panes)
     if row_watermarks is None:
-        refused = _some(last_ends <= own)
-        return Judged(refused)
+        if not len(panes) or windows.last_ends(panes.min(keepdims=True))[0] > own:
+            return Judged(None)  # ends rise with panes
+        return Judged(_some(windows.last_ends(panes) <= own))
+    last_ends = windows.last_ends(panes)
     rows = np.maximum(row_watermarks, INT64_MIN + allowed_lateness_ms) - allowed_lateness_ms
     cuts = np.maximum(rows, own)
     refused = _some(last_ends <= cuts)

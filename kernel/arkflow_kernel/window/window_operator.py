@@ -224,7 +224,10 @@ class ColumnarWindowOperator:
             return
         for runs in self._runs.values():
             runs.watermark = EventTimeMs(upto)
-        for due in self._windows.due(self._main.panes(), above, upto):
+        panes = self._main.panes()
+        if not len(panes) or upto < self._windows.first_ends(panes[:1])[0]:
+            return
+        for due in self._windows.due(panes, above, upto):
             for part in self._firing.fired(due):
                 yield OperatorResult(self._batches(part, update=False))
         self._let_go(upto)
