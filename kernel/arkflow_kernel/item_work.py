@@ -80,6 +80,7 @@ class ItemWork:
             errors=errors,
             late=result.late_rows,
             absorbed=result.absorbed,
+            evicted=result.evicted,
             filtered=max(left, 0),
             expanded=max(-left, 0),
         )

@@ -10,7 +10,8 @@ class OperatorCounts:
     """What one operator did with the rows of one lane item, or of all of them.
 
     Conservation (T6): `rows_in + expanded == rows_out + filtered + errors + late + absorbed`.
-    `expanded` counts rows that came out beyond those that went in (a join, an `unnest`).
+    `expanded` counts rows that came out beyond those that went in (a join, an `unnest`), `evicted`
+    absorbed rows that went for want of room (N6).
     `state_keys` and `state_bytes` are what the operator's keyed state grew by; of all items
     together, what it holds (R4).
     """
@@ -23,6 +24,7 @@ class OperatorCounts:
     late: int = 0
     absorbed: int = 0
     expanded: int = 0
+    evicted: int = 0
     state_keys: int = 0
     state_bytes: int = 0
 
@@ -38,6 +40,7 @@ class OperatorCounts:
             self.late + other.late,
             self.absorbed + other.absorbed,
             self.expanded + other.expanded,
+            self.evicted + other.evicted,
             self.state_keys + other.state_keys,
             self.state_bytes + other.state_bytes,
         )

@@ -144,7 +144,8 @@ class OperatorResult:
     """What an operator made of one batch: its rows, and the input rows that it could not take.
 
     `late` are input rows for the late route (W6); `late_rows` counts all that were late, also if
-    they were dropped. `absorbed` counts input rows that the operator keeps (T6).
+    they were dropped. `absorbed` counts input rows that the operator keeps (T6), `evicted` those
+    that it had kept and has let go of for want of room, without a result (N6).
     """
 
     batches: tuple[pa.RecordBatch, ...]
@@ -153,6 +154,7 @@ class OperatorResult:
     late: pa.RecordBatch | None = None
     late_rows: int = 0
     absorbed: int = 0
+    evicted: int = 0
 
 
 class Operator(Protocol):

@@ -40,13 +40,11 @@ class Firing:
 
     def __init__(
         self,
-        operator: str,
         windows: Panes,
         aggregates: Aggregates,
         ledger: KeyLedger,
         runs: Mapping[str, PaneRuns],
     ) -> None:
-        self._operator = operator
         self._windows = windows
         self._aggregates = aggregates
         self._ledger = ledger

@@ -23,9 +23,10 @@ from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.timestamps import operator_times
-from arkflow_kernel.window.aggregates import PANES, Aggregates
+from arkflow_kernel.window.aggregates import PANES, Aggregates, Family
 from arkflow_kernel.window.assign import INT64_MIN, Panes, Times
 from arkflow_kernel.window.firing import Firing, WindowTable
+from arkflow_kernel.window.key_bound import ROWS_STATE, KeyBound, row_counts
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.lateness import judged, turned_away, unstamped
 from arkflow_kernel.window.pane_runs import PaneRuns
@@ -48,7 +49,11 @@ class _Taken:
 
 
 class ColumnarWindowOperator:
-    """A `ports.TimedOperator` over panes. `runs` holds the panes by family, kept in step."""
+    """A `ports.TimedOperator` over panes. `runs` holds the panes by family, kept in step.
+
+    `bound` is there if the number of keys is bounded (N6); `ROWS_STATE` is then in `runs`, too, if
+    the oldest may go.
+    """
 
     def __init__(
         self,
@@ -60,6 +65,7 @@ class ColumnarWindowOperator:
         runs: Mapping[str, PaneRuns],
         results: Results,
         journal: StateJournal,
+        bound: KeyBound | None = None,
     ) -> None:
         self._operator = operator
         self._plan = plan
@@ -70,7 +76,9 @@ class ColumnarWindowOperator:
         self._main = runs[PANES]
         self._results = results
         self._journal = journal
-        self._firing = Firing(operator, windows, aggregates, ledger, runs)
+        families = {family.name: runs[family.name] for family in aggregates.families}
+        self._firing = Firing(windows, aggregates, ledger, families)
+        self._bound = bound
         self._lateness = _lateness(plan)
 
     def open(self) -> None:
@@ -99,14 +107,18 @@ class ColumnarWindowOperator:
         """
         batch, marks = unstamped(batch)
         taken = self._judged(batch, marks) if self._plan.event_time else self._stamped(batch)
+        rows = taken.rows.num_rows
         corrections: tuple[pa.RecordBatch, ...] = ()
-        if taken.rows.num_rows:
+        evicted = 0
+        if rows:
             corrections = self._added(taken)
+            evicted = 0 if self._bound is None else self._bound.kept(rows, self._watermark)
         return OperatorResult(
             corrections,
             late=taken.away,
             late_rows=taken.away_rows,
-            absorbed=taken.rows.num_rows,
+            absorbed=rows,
+            evicted=evicted,
         )
 
     def _stamped(self, batch: pa.RecordBatch) -> _Taken:
@@ -164,8 +176,8 @@ class ColumnarWindowOperator:
         touched = pa.table(columns)
         columns |= self._raw(taken)
         raw = pa.table(columns)
-        for runs in self._runs.values():
-            runs.add(raw)
+        for name, runs in self._runs.items():
+            runs.add(raw.select([PANE]) if name == ROWS_STATE else raw)
         if not self._lateness or self._watermark == EARLIEST:
             return ()
         return self._corrections(touched, taken.panes)
@@ -262,26 +274,38 @@ def columnar_window_operator(
     def dead(starts: Times, watermark: int) -> Mask:
         return panes.last_ends(starts) <= _limit(watermark, lateness)
 
-    runs: dict[str, PaneRuns] = {}
-    for family in aggregates.families:
-        held = runs[family.name] = PaneRuns(
+    def runs_of(name: str, kept: Aggregates, family: Family, keys: KeyLedger) -> PaneRuns:
+        held = PaneRuns(
             family,
-            ledger,
-            StateAddress(state.namespace, plan.operator, family.name),
+            keys,
+            StateAddress(state.namespace, plan.operator, name),
             journal,
             max_bytes=state.max_bytes,
             memory_bytes=state.memory_bytes,
             max_parallelism=state.max_parallelism,
             windows=_shape(window),
             dead=dead,
-            values=aggregates,
+            values=kept,
         )
         journal.joined(held)
         if states is not None:
             states.joined(held)
+        return held
+
+    runs = {each.name: runs_of(each.name, aggregates, each, ledger) for each in aggregates.families}
+    bound = None
+    if window.max_buffered_keys is not None:
+        rows = None
+        if window.evicts_oldest:
+            counter = row_counts(window, plan.operator)
+            keyless = KeyLedger((), plan.operator)
+            counts = runs_of(ROWS_STATE, counter, counter.families[0], keyless)
+            runs[ROWS_STATE], rows = counts, (counts, counter)
+        most, held = window.max_buffered_keys, runs.values()
+        bound = KeyBound(plan.operator, most, panes, ledger, runs[PANES], held, journal, rows)
     results = Results(window, state.key_fields, ledger)
     return ColumnarWindowOperator(
-        plan.operator, window, panes, aggregates, ledger, runs, results, journal
+        plan.operator, window, panes, aggregates, ledger, runs, results, journal, bound
     )
 
 

@@ -7,7 +7,8 @@ A batch is rows of key, value and time; `a1@100^900` was stamped by the gate wit
 900. `_` is a null key, `?` a null value or time. `w=` advances the watermark, `t=` the wall clock
 and ticks, `end` is the end of the data, `save` takes a snapshot and goes on in a new operator that
 was restored from it. A result is key, window, sum and count; `!` marks an update. `late:2` are rows
-that were late, `routed:2` those of them that left for the late route.
+that were late, `routed:2` those of them that left for the late route, `evicted:2` rows that went
+for want of room.
 """
 
 import re
@@ -92,6 +93,7 @@ class Timeline:
     state: dict[str, Any] = field(default_factory=dict)
     late_rows: int = 0
     absorbed: int = 0
+    evicted: int = 0
     routed: list[pa.RecordBatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -152,6 +154,7 @@ class Timeline:
     def _taken(self, result: OperatorResult) -> tuple[pa.RecordBatch, ...]:
         self.late_rows += result.late_rows
         self.absorbed += result.absorbed
+        self.evicted += result.evicted
         if result.late is not None:
             self.routed.append(result.late)
         return result.batches
@@ -162,6 +165,7 @@ class Timeline:
 
     def _item(self, item: str) -> str:
         late, routed = self.late_rows, sum(each.num_rows for each in self.routed)
+        evicted = self.evicted
         name, _, value = item.partition("=")
         match name:
             case "w":
@@ -178,6 +182,8 @@ class Timeline:
         told = [shown(row) for row in rows_in(batches)]
         if self.late_rows > late:
             told.append(f"late:{self.late_rows - late}")
+        if self.evicted > evicted:
+            told.append(f"evicted:{self.evicted - evicted}")
         left = sum(each.num_rows for each in self.routed) - routed
         if left:
             told.append(f"routed:{left}")
