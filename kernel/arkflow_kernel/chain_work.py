@@ -23,6 +23,7 @@ from arkflow_kernel.ids import (
     Sequence,
 )
 from arkflow_kernel.lane import ChainLane, LaneAnswer
+from arkflow_kernel.object_names import object_stem
 from arkflow_kernel.operators.running_count import counted
 from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import (
@@ -72,7 +73,6 @@ from arkflow_kernel.snapshot import (
     ObjectRef,
     RestoredChain,
     SinkToken,
-    object_stem,
 )
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates

@@ -5,8 +5,6 @@ numbers, booleans, tuples, and positions that are JSON themselves (S11). Objects
 `<root>/<job>/objects/`.
 """
 
-import hashlib
-import re
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
@@ -362,25 +360,6 @@ def age_text(age_ms: int) -> str:
     return f"{seconds:.0f} s"
 
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.\-]{1,80}")
-_OTHER = re.compile(r"[^A-Za-z0-9_.\-]")
-
-
-def object_stem(generation: Generation, *names: str) -> str:
-    """The beginning of an object's name: a generation, then names of a chain and its parts.
-
-    What a store may not take in a name is replaced, and a digest keeps different names apart.
-    """
-    return "-".join([str(generation), *(_plain(name) for name in names)])
-
-
-def _plain(name: str) -> str:
-    if _PLAIN.fullmatch(name):
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:12]
-    return f"{_OTHER.sub('_', name)[:60]}-{digest}"
-
-
 __all__ = [
     "NEWEST",
     "NOTHING_RESTORED",
@@ -406,5 +385,4 @@ __all__ = [
     "StagedObject",
     "StateSnapshot",
     "age_text",
-    "object_stem",
 ]

@@ -16,8 +16,9 @@ import pyarrow as pa
 from arkflow_kernel.checkpoint_ports import ObjectStore
 from arkflow_kernel.errors import CorruptObjectError, ProtocolError, StoreError
 from arkflow_kernel.ids import CheckpointId, Generation
+from arkflow_kernel.object_names import object_stem
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.snapshot import Epoch, ObjectRef, RunRef, StateSnapshot, object_stem
+from arkflow_kernel.snapshot import Epoch, ObjectRef, RunRef, StateSnapshot
 from arkflow_kernel.state.api import RunState, Sealed, StateLayout
 from arkflow_kernel.state.run_file import group_limits, limited, read_batch, written
 from arkflow_kernel.state.sorted_run import merge_due

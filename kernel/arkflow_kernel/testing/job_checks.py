@@ -114,5 +114,14 @@ class JobCheck:
         ):
             raise ViolationError("the job failed though a restart was due")
 
+    def ended_in_order(
+        self, kind: OutcomeKind, kinds: set[OutcomeKind], *, deployed: int, faulty: bool
+    ) -> bool:
+        """Whether the job and all of its chains, which ended by `kinds`, came to their end."""
+        if kind is OutcomeKind.FINISHED and kinds != {OutcomeKind.FINISHED}:
+            raise ViolationError(f"the job finished, its chains: {kinds}")
+        orderly = {kind} | kinds <= {OutcomeKind.FINISHED, OutcomeKind.STOPPED}
+        return orderly and deployed == self._chains and not faulty
+
 
 __all__ = ["JobCheck", "RestartCheck"]

@@ -386,13 +386,10 @@ class SimJob:
             raise ViolationError("the coordinator acts after its end")
         kind = self.outcome.kind
         kinds = {c.outcome.kind for c in self.chains.values() if c.outcome is not None}
-        orderly = kinds <= {OutcomeKind.FINISHED, OutcomeKind.STOPPED}
-        orderly &= len(self.chains) == len(self._plans) and not self.faulty
+        deployed = len(self.chains)
         if kind is OutcomeKind.FINISHED:
-            if kinds != {OutcomeKind.FINISHED}:
-                raise ViolationError(f"the job finished, its chains: {kinds}")
             self.world.lineage.check_all_covered()
-        if kind in (OutcomeKind.FINISHED, OutcomeKind.STOPPED) and orderly:
+        if self._check.ended_in_order(kind, kinds, deployed=deployed, faulty=self.faulty):
             self.world.lineage.check_quiet()
             for channel in self.channels.values():
                 channel.check_done()
