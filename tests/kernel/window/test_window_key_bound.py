@@ -1,4 +1,4 @@
-"""`max_buffered_keys`: an error, or the oldest windows go and each of their rows is counted (N6)."""
+"""`max_buffered_keys`: an error, or the oldest windows go and their rows are counted (N6)."""
 
 import pytest
 
