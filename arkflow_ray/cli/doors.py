@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from arkflow_kernel.snapshot import age_text
 from arkflow_ray.cli.exits import ExitCode, say
@@ -19,6 +19,10 @@ from arkflow_ray.door.messages import (
     WaitedTooLongError,
     name_fault,
 )
+from arkflow_ray.observability.time_figures import time_text
+
+TIMES_SHOWN_MAX: Final = 16
+"""So many chains are shown with their event time; JSON has all of them."""
 
 
 def list_jobs(*, as_json: bool) -> int:
@@ -102,6 +106,7 @@ def status_text(told: dict[str, Any]) -> str:
         lines.append(f"  written   {rows:,} rows to {sink}")
     if told["restarts"]:
         lines.append(f"  restarts  {told['restarts']:,}; the figures are of the last attempt")
+    lines += _time_lines(told)
     for wait in told["waits"]:
         seconds = wait["waited_ms"] / 1000
         what = f"{wait['on']}: {wait['detail']}"
@@ -111,6 +116,30 @@ def status_text(told: dict[str, Any]) -> str:
     if told["error"] is not None:
         lines.append(f"  error     {told['error']['message']}")
     return "\n".join(lines)
+
+
+def _time_lines(told: dict[str, Any]) -> list[str]:
+    """Where the chains are in event time, and what was late; nothing in processing time."""
+    lines = []
+    chains = told.get("event_time", [])
+    for chain in chains[:TIMES_SHOWN_MAX]:
+        parts = [_watermark(chain), *(["idle"] if chain["idle"] else [])]
+        for key, what in (("late", "late"), ("untimed", "without a time"), ("ahead", "ahead")):
+            count = chain[f"{key}_rows"]
+            if count:
+                parts.append(f"{count:,} row{'s' if count != 1 else ''} {what}")
+        lines.append(f"  time      {chain['chain']}: {', '.join(parts)}")
+    if len(chains) > TIMES_SHOWN_MAX:
+        lines.append(f"            and {len(chains) - TIMES_SHOWN_MAX:,} more chains")
+    return lines
+
+
+def _watermark(chain: dict[str, Any]) -> str:
+    if chain["watermark"] is None:
+        return "no watermark yet"
+    side = "behind" if chain["lag_ms"] >= 0 else "ahead of"
+    lag = age_text(abs(chain["lag_ms"]))
+    return f"{time_text(chain['watermark'])}, {lag} {side} the clock"
 
 
 def _checkpoint_lines(told: dict[str, Any]) -> list[str]:

@@ -10,6 +10,7 @@ from arkflow_kernel.ids import WallMs
 from arkflow_kernel.plan import CheckpointPlan
 from arkflow_kernel.protocol import CheckpointStatus, JobStatus
 from arkflow_ray.observability.figures import figures
+from arkflow_ray.observability.time_figures import TimeFigures
 from arkflow_ray.runtime.running import RunningJob
 
 CHAINS_SHOWN_MAX = 3
@@ -42,6 +43,9 @@ def status_values(running: RunningJob, started_at: str, now_ms: WallMs) -> dict[
         "rows_written": dict(shown.written),
         "bad_rows": shown.bad,
         "skipped_rows": shown.skipped,
+        "late_rows": shown.late,
+        "untimed_rows": shown.untimed,
+        "event_time": [_time(each, now_ms) for each in shown.times],
         "waits": [
             {"chain": chain, "on": wait.on, "detail": wait.detail, "waited_ms": wait.waited_ms}
             for chain, waits in status.waits.items()
@@ -49,6 +53,12 @@ def status_values(running: RunningJob, started_at: str, now_ms: WallMs) -> dict[
         ],
         "checkpoints": _checkpoints(running.graph.checkpoint, status, now_ms),
     }
+
+
+def _time(told: TimeFigures, now_ms: WallMs) -> dict[str, Any]:
+    """Where a chain is in event time; its lag is behind the wall clock, negative if it is ahead."""
+    lag_ms = None if told.watermark is None else now_ms - told.watermark
+    return asdict(told) | {"lag_ms": lag_ms}
 
 
 def _checkpoints(

@@ -17,6 +17,7 @@ from arkflow_kernel.protocol import JobState
 from arkflow_ray.observability.figures import JobFigures, ProcessFigures, RateMeter, restarts_text
 from arkflow_ray.observability.job_event import JobEvent
 from arkflow_ray.observability.screen import Screen
+from arkflow_ray.observability.time_figures import TimeFigures
 
 PROGRESS_S: Final = 10.0
 """Between two progress lines of a job, where there is no terminal."""
@@ -183,6 +184,8 @@ def _state(job: JobFigures) -> str:
 def _progress(job: JobFigures, rate: float) -> str:
     parts = [f"{job.state.value}, {job.read:,} rows read, {job.rows_written:,} written"]
     parts.append(f"{rate:,.0f} rows/s, {job.bad:,} bad")
+    if job.late:
+        parts.append(f"{job.late:,} late")
     if job.checkpoint is not None and job.checkpoint.last:
         parts.append(f"checkpoint {job.checkpoint.last}")
     if job.restarts:
@@ -201,16 +204,19 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
             "rows_written": dict(job.written),
             "bad_rows": job.bad,
             "skipped_rows": job.skipped,
+            "late_rows": job.late,
+            "untimed_rows": job.untimed,
             "restarts": job.restarts,
             "checkpoint": None if job.checkpoint is None else asdict(job.checkpoint),
             "channels": {str(each.channel): _figures(each) for each in job.channels},
             "processes": {str(each.chain): _figures(each) for each in job.processes},
+            "event_time": {str(each.chain): _figures(each) for each in job.times},
         }
     }
 
 
-def _figures(each: ChannelStatistics | ProcessFigures) -> dict[str, object]:
-    """All figures of one channel or process, without the name that they stand under."""
+def _figures(each: ChannelStatistics | ProcessFigures | TimeFigures) -> dict[str, object]:
+    """All figures of one channel, process or chain, without the name that they stand under."""
     return {key: value for key, value in asdict(each).items() if key not in ("channel", "chain")}
 
 

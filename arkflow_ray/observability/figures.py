@@ -1,7 +1,8 @@
 """Rows, rates and states of a job as a user sees them, from what the coordinator reports.
 
 Plain data and arithmetic: no clock, no printing. Invariant: `read` counts every row that a source
-yielded, also those that could not be decoded and those that a codec left out.
+yielded, also those that could not be decoded, those that a codec left out, and those without a
+time.
 """
 
 from collections import deque
@@ -12,6 +13,7 @@ from arkflow_kernel.ids import ChainId
 from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobState, JobStatus
+from arkflow_ray.observability.time_figures import TimeFigures, late_rows, time_figures
 
 RATE_WINDOW_S = 5.0
 """Rates are means over this many seconds: reports come once a second."""
@@ -47,8 +49,9 @@ class CheckpointFigures:
 class JobFigures:
     """One job's counters at one moment. `written` is rows per sink; `ready` of `chains` run.
 
-    `channels` are all channels between chains, as their senders see them; `processes` those of
-    the chains that have reported what they use.
+    `late` rows came too late for a window, `untimed` ones had no event time; both were dropped or
+    routed. `channels` are all channels between chains, as their senders see them; `processes` those
+    of the chains that have reported what they use; `times` where chains are in event time.
     After a restart the counters are those of the running attempt.
     """
 
@@ -65,6 +68,9 @@ class JobFigures:
     channels: tuple[ChannelStatistics, ...] = ()
     processes: tuple[ProcessFigures, ...] = ()
     checkpoint: CheckpointFigures | None = None
+    late: int = 0
+    untimed: int = 0
+    times: tuple[TimeFigures, ...] = ()
 
     @property
     def rows_written(self) -> int:
@@ -74,7 +80,7 @@ class JobFigures:
 
 def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
     """What `status` says about a job: rows that its sources read and its sinks were given."""
-    read = bad = skipped = 0
+    read = bad = skipped = late = untimed = 0
     written: dict[str, int] = {}
     channels: list[ChannelStatistics] = []
     for plan in graph.chains:
@@ -85,8 +91,10 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         bad += chain.bad_rows + failed
         skipped += chain.skipped_rows
         channels += chain.channels
+        late += late_rows(chain)
+        untimed += chain.invalid_times
         if plan.source is not None:
-            read += chain.rows_in + chain.bad_rows + chain.skipped_rows
+            read += chain.rows_in + chain.bad_rows + chain.skipped_rows + chain.invalid_times
         sinks = {sink.output for sink in plan.sinks}
         for output, rows in chain.rows_to:
             if output in sinks:
@@ -105,6 +113,9 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         tuple(channels),
         tuple(_processes(status)),
         _checkpoint(graph, status),
+        late,
+        untimed,
+        time_figures(graph, status),
     )
 
 

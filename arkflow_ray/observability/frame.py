@@ -40,7 +40,8 @@ def jobs_frame(
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("job")
     table.add_column("state")
-    for title in ("rows read", "written", "rows/s", "bad"):
+    late = any(job.late for job in jobs)
+    for title in ("rows read", "written", "rows/s", "bad", *(["late"] if late else [])):
         table.add_column(title, justify="right")
     table.add_column(f"{elapsed_s:.1f} s", justify="right")
     for job in jobs[:room]:
@@ -51,6 +52,7 @@ def jobs_frame(
             f"{job.rows_written:,}",
             f"{rates.get(job.job, 0.0):,.0f}",
             Text(f"{job.bad:,}", "red" if job.bad else ""),
+            *([f"{job.late:,}"] if late else []),
         )
     lines = _lines(table, columns)
     left = len(jobs) - room

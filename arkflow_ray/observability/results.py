@@ -40,7 +40,8 @@ class JobResult:
     """The end of one job; `duration_s` runs from its deployment to its end.
 
     `rows_written` is per sink what was handed to it: all of it is confirmed if the job finished
-    or was stopped, and perhaps not the last of it if it failed or was cancelled. Figures of a job
+    or was stopped, and perhaps not the last of it if it failed or was cancelled. `late_rows` came
+    too late for a window, `untimed_rows` had no event time. Figures of a job
     that lost its process are the last that were reported, those of one that was restarted belong
     to its last attempt.
     """
@@ -55,6 +56,8 @@ class JobResult:
     error: ArkflowError | None = None
     restarts: int = 0
     checkpoint: CheckpointFigures | None = None
+    late_rows: int = 0
+    untimed_rows: int = 0
 
     @property
     def rows_per_s(self) -> float | None:
@@ -81,6 +84,8 @@ class JobResult:
             "rows_written": dict(self.rows_written),
             "bad_rows": self.bad_rows,
             "skipped_rows": self.skipped_rows,
+            "late_rows": self.late_rows,
+            "untimed_rows": self.untimed_rows,
             "duration_s": round(self.duration_s, 3),
             "rows_per_s": None if self.rows_per_s is None else round(self.rows_per_s, 1),
             "restarts": self.restarts,
@@ -104,6 +109,8 @@ def job_result(last: JobFigures, outcome: JobOutcome, duration_s: float) -> JobR
         outcome.error,
         last.restarts,
         last.checkpoint,
+        last.late,
+        last.untimed,
     )
 
 
@@ -134,6 +141,10 @@ def _text(result: JobResult, types: Mapping[str, str]) -> str:
         lines.append(f"  bad      {_rows(result.bad_rows)}")
     if result.skipped_rows:
         lines.append(f"  skipped  {_rows(result.skipped_rows)}")
+    if result.late_rows:
+        lines.append(f"  late     {_rows(result.late_rows)}")
+    if result.untimed_rows:
+        lines.append(f"  no time  {_rows(result.untimed_rows)}")
     if result.restarts:
         lines.append(f"  restarts {result.restarts:,}; the figures are those of the last attempt")
     if result.checkpoint is not None:

@@ -133,6 +133,8 @@ def test_a_result_is_told_in_json() -> None:
                 "rows_written": {"out": 1990, "out-error": 1},
                 "bad_rows": 1,
                 "skipped_rows": 9,
+                "late_rows": 0,
+                "untimed_rows": 0,
                 "duration_s": 2.0,
                 "rows_per_s": 1000.0,
                 "restarts": 0,
