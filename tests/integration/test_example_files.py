@@ -70,6 +70,12 @@ def test_sql_groups_within_each_batch(folder: pathlib.Path) -> None:
     assert sum(int(str(row["orders"])) for row in rows) == 16_986
 
 
+def test_sql_behind_a_window_buffer_groups_whole_windows(folder: pathlib.Path) -> None:
+    rows = run(folder, "window_buffer")
+    assert sum(int(str(row["orders"])) for row in rows) == 16_986, "each order is in one window"
+    assert len(rows) < 40 * 6, "not one table for each of the 40 batches"
+
+
 def test_parquet_parts_hold_every_good_order(folder: pathlib.Path) -> None:
     assert run(folder, "parquet_out") == []
     parts = sorted((folder / "out" / "orders").glob("part-*.parquet"))
