@@ -54,12 +54,8 @@ class Firing:
     def fired(self, due: Windows) -> Iterator[WindowTable]:
         """The rows of some windows, in order."""
         for windows, parts in self._parts(due):
-            first, end = self._span(windows)
             for part in range(parts):
-                tables = {
-                    name: runs.rows(first, end, part, parts, self._pane_columns())
-                    for name, runs in self._runs.items()
-                }
+                tables = {name: self._part(name, windows, part, parts) for name in self._runs}
                 made = self._made(tables, windows)
                 if made is not None:
                     yield made
@@ -82,17 +78,10 @@ class Firing:
             part = windows.part(first, first + step)
             wanted = _between(affected, int(part.starts[0]), int(part.starts[-1]) + 1)
             whose = _distinct(wanted, keys) if keys else None
-            tables = {name: self._of(runs, whose, part) for name, runs in self._runs.items()}
+            tables = {name: self._of(name, whose, part) for name in self._runs}
             made = self._made(tables, part, wanted)
             if made is not None:
                 yield made
-
-    def _of(self, runs: PaneRuns, keys: pa.Table | None, windows: Windows) -> pa.Table:
-        """Partials of some keys in some windows; of all rows where there are no keys."""
-        first, end = self._span(windows)
-        if keys is None:
-            return runs.rows(first, end, 0, 1, self._pane_columns())
-        return runs.rows_of(keys, first, end, self._pane_columns())
 
     # --- which ---------------------------------------------------------------------------------
 
@@ -137,6 +126,39 @@ class Firing:
 
     # --- made of what --------------------------------------------------------------------------
 
+    def _part(self, name: str, windows: Windows, part: int, parts: int) -> pa.Table:
+        """Partials of a family by window and key: of one part of the keys."""
+        first, end = self._span(windows)
+        runs, overlapping = self._runs[name], self._windows.overlapping
+        if not overlapping or len(windows) > 1:
+            table = runs.rows(first, end, part, parts, self._pane_columns())
+            return self._by_window(name, table, windows)
+        # Of one window: its slices need not be told apart.
+        table = runs.rows(first, end, part, parts, [AFTER, *self._ledger.names])
+        if AFTER in table.column_names:
+            table = table.filter(as_array(_numbers(table, AFTER) < end))
+            table = self._families[name].combine(table, self._ledger.names)
+        if PANE in table.column_names:
+            table = table.drop_columns([PANE])
+        return table.add_column(0, PANE, as_array(np.full(table.num_rows, first, np.int64)))
+
+    def _of(self, name: str, keys: pa.Table | None, windows: Windows) -> pa.Table:
+        """The same of some keys; of all rows where there are no keys."""
+        first, end = self._span(windows)
+        runs, by = self._runs[name], self._pane_columns()
+        if keys is None:
+            table = runs.rows(first, end, 0, 1, by)
+        else:
+            table = runs.rows_of(keys, first, end, by)
+        return self._by_window(name, table, windows)
+
+    def _by_window(self, name: str, table: pa.Table, windows: Windows) -> pa.Table:
+        """Partials of slices as those of windows."""
+        if not (isinstance(self._windows, FixedPanes) and self._windows.overlapping):
+            return table
+        by = [PANE, *self._ledger.names]
+        return self._families[name].combine(_spread(table, self._windows, windows), by)
+
     def _pane_columns(self) -> list[str]:
         """By what panes are grouped: the pane, what its rows count in, and the key."""
         return [PANE, *([AFTER] if self._windows.overlapping else []), *self._ledger.names]
@@ -146,11 +168,6 @@ class Firing:
     ) -> WindowTable | None:
         """Final rows of some windows; of `wanted` windows and keys only, if it is given."""
         by = [PANE, *self._ledger.names]
-        if isinstance(self._windows, FixedPanes) and self._windows.overlapping:
-            tables = {
-                name: self._families[name].combine(_spread(table, self._windows, windows), by)
-                for name, table in tables.items()
-            }
         final = self._aggregates.final(tables, by, lambda row: self._where(tables[PANES], row))
         if wanted is not None and wanted.num_rows != final.num_rows:
             final = final.take(as_array(_matching(final, wanted, by)))
