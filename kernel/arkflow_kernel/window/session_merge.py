@@ -16,9 +16,6 @@ from arkflow_kernel.limits import INT64_MAX, INT64_MIN
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-_RADIX_MAX = 1 << 16
-"""Numbers below this fit 16 bits, which numpy sorts by radix: about five times faster."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
@@ -75,25 +72,49 @@ def sessions(keys: Numbers, first: Numbers, last: Numbers, gap_ms: int) -> Sessi
 
 
 def in_order(keys: Numbers, times: Numbers) -> Numbers:
-    """Places in order of (key, time). Rows that rise in time already are sorted by key alone."""
-    if len(keys) and not (times[1:] >= times[:-1]).all():
+    """Places in order of (key, time), those of one key and time in their own order."""
+    count = len(keys)
+    if count < 2:
+        return np.arange(count)
+    least, span = int(times.min()), int(times.max()) - int(times.min()) + 1
+    lowest, width = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
+    bits = (count - 1).bit_length()
+    if (width * span) << bits > INT64_MAX:
         return np.lexsort((times, keys))
-    if len(keys) and int(keys.min()) >= 0 and int(keys.max()) < _RADIX_MAX:
-        return np.argsort(keys.astype(np.uint16), kind="stable")
-    return np.argsort(keys, kind="stable")
+    # Key, time and place as one number: a sort of numbers is ten times faster than one of places.
+    packed = (((keys - lowest) * span + (times - least)) << bits) | np.arange(count)
+    packed.sort()
+    packed &= (1 << bits) - 1
+    return packed
+
+
+def distinct(keys: Numbers) -> Numbers:
+    """Each key once, in order."""
+    if len(keys) < 2:
+        return keys
+    keys = np.sort(keys)
+    kept = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=kept[1:])
+    return keys[kept]
 
 
 def _reached(last: Numbers, same_key: Mask) -> Numbers:
     """The latest time of each fragment and those of its key before it."""
     if not (same_key & (last[1:] < last[:-1])).any():
         return last
-    # A maximum over ranks, which leave room for the number of the key above them.
-    by_time = np.argsort(last, kind="stable")
+    key_number = np.concatenate([[0], np.cumsum(~same_key)])
+    least, span = int(last.min()), int(last.max()) - int(last.min()) + 1
+    reached: Numbers
+    if (int(key_number[-1]) + 1) * span <= INT64_MAX:
+        # A maximum of times, which leave room for the number of the key above them.
+        base = key_number * span
+        reached = np.maximum.accumulate(last - least + base) - base + least
+        return reached
+    by_time = np.argsort(last, kind="stable")  # or of ranks, which always do
     ranks = np.empty(len(last), np.int64)
     ranks[by_time] = np.arange(len(last))
-    key_number = np.concatenate([[0], np.cumsum(~same_key)]) * len(last)
-    highest = np.maximum.accumulate(ranks + key_number) - key_number
-    reached: Numbers = last[by_time[highest]]
+    base = key_number * len(last)
+    reached = last[by_time[np.maximum.accumulate(ranks + base) - base]]
     return reached
 
 
@@ -118,4 +139,4 @@ def ends(last: Numbers, gap_ms: int) -> Numbers:
     return np.where(last > INT64_MAX - gap_ms, INT64_MAX, last + min(gap_ms, INT64_MAX))
 
 
-__all__ = ["Mask", "Numbers", "Sessions", "ends", "in_order", "passed", "sessions"]
+__all__ = ["Mask", "Numbers", "Sessions", "distinct", "ends", "in_order", "passed", "sessions"]

@@ -41,7 +41,14 @@ from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.lateness import turned_away, unstamped
 from arkflow_kernel.window.results import RESULT_ROWS_MAX, WINDOW_END, WINDOW_UPDATE, Results
 from arkflow_kernel.window.row_batches import rows_at
-from arkflow_kernel.window.session_merge import Mask, Numbers, Sessions, ends, passed, sessions
+from arkflow_kernel.window.session_merge import (
+    Mask,
+    Numbers,
+    Sessions,
+    ends,
+    passed,
+    sessions,
+)
 from arkflow_kernel.window.session_partials import SESSION, keys_of
 from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece, ranges
 from arkflow_kernel.window.session_runs import SESSIONS, SessionRuns
@@ -80,7 +87,7 @@ class SessionOperator:
         self._lateness = lateness_of(plan)
         self._aggregates = aggregates
         self._ledger = ledger
-        self._runs = runs
+        self.runs = runs
         self._results = results
         self._journal = journal
         self._counts = tuple(
@@ -116,7 +123,7 @@ class SessionOperator:
 
     def _stamped(self, batch: pa.RecordBatch) -> _Taken:
         """Processing time: the rows are of now. A session that has left takes none of them."""
-        now = max(self._journal.wall_ms, self._runs.watermark)
+        now = max(self._journal.wall_ms, self.runs.watermark)
         return _Taken(batch, np.full(batch.num_rows, now, np.int64), None, 0)
 
     def _judged(self, batch: pa.RecordBatch, marks: Numbers | None) -> _Taken:
@@ -149,7 +156,7 @@ class SessionOperator:
     def _late(self, ms: Numbers, marks: Numbers | None) -> Mask:
         """Rows with ts + gap (+ lateness) not after max(w(row), the operator's watermark)."""
         back = self._gap + self._lateness
-        limit = self._runs.watermark - back
+        limit = self.runs.watermark - back
         late: Mask = ms <= max(limit, INT64_MIN) if limit >= INT64_MIN else np.zeros(len(ms), bool)
         if marks is not None and back <= LATEST:
             late |= (marks >= INT64_MIN + back) & (ms <= marks - back)
@@ -157,7 +164,7 @@ class SessionOperator:
 
     def _piece(self, taken: _Taken) -> Piece:
         """The sessions of the rows by themselves, as fragments."""
-        numbers = self._runs.numbers(taken.rows)
+        numbers = self.runs.numbers(taken.rows)
         own = sessions(numbers, taken.times, taken.times, self._gap)
         ones = own.order[own.starts]
         keys = {}
@@ -166,10 +173,10 @@ class SessionOperator:
         types = self._aggregates.types
         raw = self._aggregates.raw(taken.rows)
         if self._aggregates.types != types:
-            self._journal.stage(self._runs, 0, lambda: self._forget(types))
+            self._journal.stage(self.runs, 0, lambda: self._forget(types))
         if self._aggregates.uses_time:
             raw["ts"] = as_array(taken.times)
-        content = self._runs.partials.of_rows(raw, own.session_of, own.count)
+        content = self.runs.partials.of_rows(raw, own.session_of, own.count)
         for name, column in keys.items():
             content = content.append_column(name, column)
         marks = np.zeros(own.count, np.bool_)
@@ -180,18 +187,20 @@ class SessionOperator:
 
     def _added(self, piece: Piece) -> Batches:
         """Keep the fragments; what they correct."""
-        early = piece.first < self._runs.watermark
+        early = piece.first < self.runs.watermark
         if not early.any():
-            self._runs.add(piece)
+            self.runs.add(piece)
             return ()
-        return self._corrected(piece, np.unique(piece.keys[early]))
+        return self._corrected(piece, np.flatnonzero(early))
 
-    def _corrected(self, piece: Piece, keys: Numbers) -> Batches:
-        """Keep the fragments, some of which, of these keys, may reach sessions that have left."""
-        before = self._runs.of_keys(keys)
+    def _corrected(self, piece: Piece, new_places: Numbers) -> Batches:
+        """Keep the fragments, of which those at these places may reach sessions that have left."""
+        keys = piece.keys[new_places]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        last = np.maximum.reduceat(piece.last[new_places], starts)
+        before = self.runs.reached(keys[starts], piece.first[new_places[starts]], last)
         old = before.sessions(self._gap)
-        had_left = passed(old.last, self._gap, self._runs.watermark)
-        new_places = piece.places_of(keys)
+        had_left = passed(old.last, self._gap, self.runs.watermark)
         after = before.and_more(piece, new_places)
         now = after.sessions(self._gap)
         # The session that each old one is part of now: that of any fragment of it.
@@ -203,13 +212,13 @@ class SessionOperator:
         joined[became[had_left]] = True
         marks = piece.corrects.copy()
         marks[new_places] = joined[new_sessions]
-        self._runs.add(piece.marked(marks))
+        self.runs.add(piece.marked(marks))
         replaced = had_left & touched[became]
         replaced &= (old.first != now.first[became]) | (old.last != now.last[became])
         made: list[pa.RecordBatch] = []
         for batches in self._left(before, old, np.flatnonzero(replaced), None):
             made += batches
-        due = touched & passed(now.last, self._gap, self._runs.watermark)
+        due = touched & passed(now.last, self._gap, self.runs.watermark)
         for batches in self._left(after, now, np.flatnonzero(due), joined):
             made += batches
         return tuple(made)
@@ -218,30 +227,30 @@ class SessionOperator:
 
     def advance(self, watermark: EventTimeMs) -> Iterator[OperatorResult]:
         """Sessions leave whose last row the watermark has passed by more than the gap."""
-        if self._plan.event_time and watermark > self._runs.watermark:
+        if self._plan.event_time and watermark > self.runs.watermark:
             yield from self._fire(watermark, watermark)
 
     def tick(self, wall_ms: WallMs) -> Iterator[OperatorResult]:
         """Processing time: sessions leave that have had no row for more than the gap."""
-        if not self._plan.event_time and wall_ms > self._runs.watermark:
+        if not self._plan.event_time and wall_ms > self.runs.watermark:
             yield from self._fire(wall_ms, wall_ms)
 
     def end(self) -> Iterator[OperatorResult]:
         """Everything that is open leaves, once (W10)."""
-        if self._runs.watermark < LATEST:
+        if self.runs.watermark < LATEST:
             yield from self._fire(LATEST, LATEST + self._gap + 1)
 
     def timer(self) -> WallMs | None:
         """Processing time: when the first session may be due."""
         if self._plan.event_time:
             return None
-        end = self._runs.next_end()
+        end = self.runs.next_end()
         return None if end is None else WallMs(end + 1)
 
     def _fire(self, watermark: int, upto: int) -> Iterator[OperatorResult]:
-        before = self._runs.watermark
-        self._runs.advance(watermark)
-        picked = self._runs.ending(before, upto)
+        before = self.runs.watermark
+        self.runs.advance(watermark)
+        picked = self.runs.ending(before, upto)
         found = picked.sessions(self._gap)
         due = passed(found.last, self._gap, upto) & ~passed(found.last, self._gap, before)
         marks = found.any_of(picked.corrects)
@@ -277,7 +286,7 @@ class SessionOperator:
         )
         tables = picked.tables(fragments)
         mine = np.searchsorted(chosen, found.session_of[fragments])
-        partials = self._runs.partials.grouped(tables, mine, len(chosen))
+        partials = self.runs.partials.grouped(tables, mine, len(chosen))
         one_each = np.searchsorted(fragments, found.order[found.starts[chosen]])
         keys = keys_of(tables, one_each, self._ledger.form)
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from arkflow_kernel.limits import INT64_MAX, INT64_MIN
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
-from arkflow_kernel.window.session_merge import Mask, Numbers, Sessions, sessions
+from arkflow_kernel.window.session_merge import Mask, Numbers, Sessions, in_order, sessions
 
 _NUMBERS_BYTES = 25
 
@@ -49,7 +49,10 @@ class HeldRows:
 
 
 class Piece:
-    """Some fragments. `corrects`: the fragment joined a session that had left before (N2)."""
+    """Some fragments, those of one key more than the gap apart: both their times rise.
+
+    `corrects`: the fragment joined a session that had left before (N2).
+    """
 
     def __init__(
         self, keys: Numbers, first: Numbers, last: Numbers, corrects: Mask, rows: Rows
@@ -81,18 +84,30 @@ class Piece:
         sorted_ = 0 if self._by_last is None else 16 * len(self.keys)
         return _NUMBERS_BYTES * len(self.keys) + sorted_ + self.rows.memory_bytes
 
-    def places_of(self, keys: Numbers) -> Numbers:
-        """Places of all fragments of these keys, which are sorted and distinct."""
-        starts = np.searchsorted(self.keys, keys)
-        counts = np.searchsorted(self.keys, keys, side="right") - starts
-        return ranges(starts, counts)
+    def held(self, keys: Numbers, number_of: Numbers | None) -> tuple[Numbers, Numbers, Numbers]:
+        """Which of these keys, sorted and distinct, it has; where their fragments begin and end.
+
+        `number_of`: for each key its number among them, -1 if it is none; None: search for them.
+        """
+        if number_of is None:
+            starts = np.searchsorted(self.keys, keys)
+            stops = np.searchsorted(self.keys, keys, side="right")
+            mine = np.flatnonzero(starts < stops)
+            return mine, starts[mine], stops[mine]
+        numbers = number_of[self.keys]
+        places = np.flatnonzero(numbers >= 0)
+        numbers = numbers[places]
+        begins = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        begins = np.concatenate([[0], begins]) if len(places) else begins
+        mine, starts = numbers[begins], places[begins]
+        return mine, starts, starts + np.diff(np.append(begins, len(places)))
 
     def ending(self, after_ms: int, low: int, high: int) -> Numbers:
         """Places of fragments with last + after_ms passed by the watermark `high`, not by `low`."""
         if high - after_ms <= self.earliest:
             return _NONE
         if self._by_last is None:
-            order = np.argsort(self.last)
+            order = in_order(np.zeros(len(self), np.int64), self.last)
             self._by_last = order, self.last[order]
         order, last = self._by_last
         start = np.searchsorted(last, np.int64(max(low - after_ms, INT64_MIN)))
@@ -148,6 +163,82 @@ def ranges(starts: Numbers, counts: Numbers) -> Numbers:
     before = np.cumsum(counts) - counts
     places: Numbers = np.arange(total) + np.repeat(starts - before, counts)
     return places
+
+
+@dataclass(slots=True)
+class _Near:
+    """Of one piece: some keys that it has, by number, and for each the fragments looked at, from
+    `starts` to `stops`, and those that are near, from `lows` to `highs`.
+    """
+
+    piece: Piece
+    keys: Numbers
+    starts: Numbers
+    stops: Numbers
+    lows: Numbers
+    highs: Numbers
+
+    @classmethod
+    def of(cls, piece: Piece, held: tuple[Numbers, Numbers, Numbers]) -> "_Near":
+        """All keys of `Piece.held`."""
+        keys, starts, stops = held
+        return cls(piece, keys, starts, stops, stops.copy(), stops.copy())
+
+    def look(self, of: Mask, low: Numbers, high: Numbers) -> None:
+        """Find what of some keys ends at `low` or after, and begins at `high` or before."""
+        rows = np.flatnonzero(of[self.keys])
+        if not len(rows):
+            return
+        keys, piece = self.keys[rows], self.piece
+        lows = _least(piece.last, self.starts[rows], self.stops[rows], low[keys])
+        self.lows[rows] = lows
+        self.highs[rows] = _least(piece.first, lows, self.stops[rows], high[keys] + 1)
+
+    def reach(self, low: Numbers, high: Numbers) -> None:
+        """Widen the intervals of the keys, in place, by what was found."""
+        rows = np.flatnonzero(self.lows < self.highs)
+        keys = self.keys[rows]
+        low[keys] = np.minimum(low[keys], self.piece.first[self.lows[rows]])
+        high[keys] = np.maximum(high[keys], self.piece.last[self.highs[rows] - 1])
+
+
+def _least(values: Numbers, starts: Numbers, stops: Numbers, limits: Numbers) -> Numbers:
+    """In each range, in which values rise, the first place whose value is not below the limit."""
+    starts, stops = starts.copy(), stops.copy()
+    while len(rows := np.flatnonzero(starts < stops)):
+        middle = (starts[rows] + stops[rows]) >> 1
+        below = values[middle] < limits[rows]
+        starts[rows[below]] = middle[below] + 1
+        stops[rows[~below]] = middle[~below]
+    return starts
+
+
+def near(
+    pieces: Seq[Piece], keys: Numbers, first: Numbers, last: Numbers, gap_ms: int, size: int
+) -> "Picked":
+    """All fragments that a chain of neighbours connects with the interval of their key.
+
+    There may be more, but whole sessions only. `keys` are sorted, distinct, and below `size`.
+    """
+    number_of = None
+    if len(keys) * _DENSE > size:
+        number_of = np.full(size, -1, np.int64)
+        number_of[keys] = np.arange(len(keys))
+    found = [_Near.of(piece, piece.held(keys, number_of)) for piece in pieces]
+    first, last = first.copy(), last.copy()
+    wider = np.ones(len(keys), np.bool_)
+    while wider.any():
+        low = np.maximum(first, INT64_MIN + gap_ms) - gap_ms
+        high = np.minimum(last, INT64_MAX - gap_ms - 1) + gap_ms
+        before = first.copy(), last.copy()
+        for each in found:
+            each.look(wider, low, high)
+            each.reach(first, last)
+        wider = (first != before[0]) | (last != before[1])
+    return Picked.of(pieces, [ranges(each.lows, each.highs - each.lows) for each in found])
+
+
+_DENSE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,4 +323,4 @@ def whole(column: "pa.ChunkedArray[Any]") -> AnyArray:
     return array if column.num_chunks else array.cast(column.type)
 
 
-__all__ = ["HeldRows", "Picked", "Piece", "Rows", "ranges", "whole"]
+__all__ = ["HeldRows", "Picked", "Piece", "Rows", "near", "ranges", "whole"]

@@ -41,9 +41,9 @@ from arkflow_kernel.window.session_format import (
     type_texts,
 )
 from arkflow_kernel.window.session_keys import KeyNumbers
-from arkflow_kernel.window.session_merge import Mask, Numbers, in_order, passed
+from arkflow_kernel.window.session_merge import Mask, Numbers, distinct, in_order, passed
 from arkflow_kernel.window.session_partials import Partials, merged_piece
-from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece
+from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece, near
 from arkflow_kernel.window.session_spill import spilled
 
 SESSIONS = "sessions"
@@ -122,20 +122,30 @@ class SessionRuns:
         columns = key_columns(batch, self._ledger.fields, self.operator)
         return self._keys.of_columns(columns, batch.num_rows)
 
-    def of_keys(self, keys: Numbers) -> Picked:
-        """All fragments of these keys, which are sorted and distinct."""
-        return Picked.of(self._pieces, [piece.places_of(keys) for piece in self._pieces])
+    def reached(self, keys: Numbers, first: Numbers, last: Numbers) -> Picked:
+        """The whole sessions that an interval of each of these keys, sorted and distinct, reaches;
+        maybe others beside them.
+        """
+        return near(self._pieces, keys, first, last, self.gap_ms, self._keys.size)
 
     def ending(self, low: int, high: int) -> Picked:
-        """All fragments of the keys that have one whose last + gap lies in what the watermark
-        passes when it rises from `low` to `high`; a session that is due has such a fragment.
+        """The whole sessions that leave when the watermark rises from `low` to `high`, and others.
+
+        Each has a fragment whose own last + gap is passed then: its last one.
         """
-        found = [
-            piece.keys[places]
-            for piece in self._pieces
-            if len(places := piece.ending(self.gap_ms, low, high))
-        ]
-        return self.of_keys(np.unique(np.concatenate(found))) if found else Picked.of((), ())
+        found = []
+        for piece in self._pieces:
+            places = piece.ending(self.gap_ms, low, high)
+            if len(places):
+                found.append([column[places] for column in piece.columns[:3]])
+        if not found:
+            return Picked.of((), ())
+        keys, first, last = (np.concatenate(columns) for columns in zip(*found, strict=True))
+        order = in_order(keys, first)
+        keys, first, last = keys[order], first[order], last[order]
+        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        # What begins after the last of them plus the gap cannot make them later than they are.
+        return self.reached(keys[starts], first[starts], np.maximum.reduceat(last, starts))
 
     def next_end(self) -> int | None:
         """A time not after the end of the first session that has not left; None: there is none."""
@@ -236,7 +246,7 @@ class SessionRuns:
         if self._keys.size <= _COMPACT_ROWS_MIN:
             return
         numbers = [piece.keys for piece in self._pieces]
-        held = np.unique(np.concatenate(numbers)) if numbers else np.zeros(0, np.int64)
+        held = distinct(np.concatenate(numbers)) if numbers else np.zeros(0, np.int64)
         if 2 * len(held) < self._keys.size:
             self._keys.keep(held)
             self._sealed = tuple(p.renumbered(np.searchsorted(held, p.keys)) for p in self._sealed)
