@@ -96,6 +96,7 @@ class PaneRuns:
         self._room = max_bytes
         self._spool: Spool | None = None
         self._known_panes: Times | None = None
+        self._sample: pa.Table | None = None
         ledger.undone_by(journal, self)
 
     # --- writes --------------------------------------------------------------------------------
@@ -216,16 +217,25 @@ class PaneRuns:
         if (low, high) != (0, BUCKETS):
             for side in sides:
                 side.ordered(merger)
-        return read_from([each for side in sides for each in side.held], first, last, low, high)
+        held = [each for side in sides for each in side.held]
+        self._sampled(held)
+        return read_from(held, first, last, low, high)
 
     def _combined(self, tables: list[pa.Table], by: Seq[str]) -> pa.Table:
         merger = self._merger()
-        if tables:
-            return merger.combined(tables, by)
-        names = [name for name in by if name in (PANE, *merger.form.names)]
-        columns: dict[str, Any] = {name: pa.nulls(0) for name in names}
-        columns |= {name: pa.nulls(0) for name in (*self._family.extra, *self._family.columns)}
-        return merger.form.aligned(pa.table({**columns, PANE: pa.array([], pa.int64())}))
+        if not tables and self._sample is not None:
+            tables = [self._sample]
+        if not tables:  # nothing is known of the types
+            names = [name for name in by if name in (PANE, *merger.form.names)]
+            names += [*self._family.extra, *self._family.columns]
+            return pa.table({name: pa.nulls(0) for name in names})
+        return merger.combined(tables, by)
+
+    def _sampled(self, held: Seq[Held]) -> None:
+        """Keep the types of the last table, for answers without rows."""
+        for each in held:
+            if isinstance(each, PaneTable):
+                self._sample = each.table.slice(0, 0)
 
     # --- between items -------------------------------------------------------------------------
 
@@ -281,6 +291,7 @@ class PaneRuns:
         if over and self._spool is not None:
             self._group_raw()
             for side in self._sides():
+                self._sampled(side.held)
                 side.spill(self._merger(), self._spool)
 
     # --- runs (S6) -----------------------------------------------------------------------------
