@@ -236,6 +236,11 @@ def _values(config: WindowConfig) -> Iterator[Finding]:
     if config.legacy_payload and config.kind == "sliding":
         text = "a sliding window cannot release its rows; choose `tumbling`, or `aggregates`"
         yield Finding("config.legacy_payload", text)
+    if config.legacy_payload and config.max_buffered_keys is not None:
+        text = (
+            "with `legacy_payload` a window counts no keys; bound it by `state.max_bytes` instead"
+        )
+        yield Finding("config.max_buffered_keys", text)
     if config.legacy_payload and config.aggregates:
         text = "with `legacy_payload` a window releases its rows and aggregates nothing"
         yield Finding("config.aggregates", f"{text}; remove one of them")

@@ -8,6 +8,7 @@ chunk. It is read by position, not mapped, so that a chunk takes memory only whi
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -73,7 +74,8 @@ class RowsFile:
 
     def read(self, number: int) -> pa.RecordBatch:
         """One of its batches, in memory of its own."""
-        data = self._file.read_at(*self._places[number])
+        file: Any = self._file
+        data = file.read_at(*self._places[number])
         return ipc.open_stream(data).read_next_batch()
 
 

@@ -28,7 +28,7 @@ from arkflow_kernel.state.growing import Mask, Slots
 from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.kept_chunks import Groups
 from arkflow_kernel.window.kept_keys import KeySlots
-from arkflow_kernel.window.row_batches import rows_at
+from arkflow_kernel.window.row_batches import nulls, rows_at
 from arkflow_kernel.window.spans import Spans
 
 FORMAT_VERSION = 1
@@ -157,7 +157,7 @@ def _own_columns(pieces: Seq[RunPiece], numbers: Seq[int]) -> list[AnyArray]:
 
 def _part(piece: RunPiece, layout: list[int], place: int, kind: pa.DataType) -> AnyArray:
     if place not in layout:
-        return pa.nulls(len(piece), kind)
+        return nulls(len(piece), kind)
     column = piece.batch.column(layout.index(place))
     return column if column.type == kind else column.cast(kind)
 

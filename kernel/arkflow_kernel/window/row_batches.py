@@ -21,6 +21,9 @@ from arkflow_kernel.state.growing import Slots
 _WIDE = pa.decimal128(20, 0)
 """Holds every integer of 64 bits, signed or not."""
 
+_OFFSETS_MAX = 2**31 - 1
+"""Bytes that a column of texts with offsets of 32 bits may have."""
+
 
 def rows_at(batch: pa.RecordBatch, rows: Slots) -> pa.RecordBatch:
     """The rows at these places, in this order; neighbours without a copy."""
@@ -30,28 +33,29 @@ def rows_at(batch: pa.RecordBatch, rows: Slots) -> pa.RecordBatch:
     if int(rows[-1]) - first == len(rows) - 1 and (np.diff(rows) == 1).all():
         return batch.slice(first, len(rows))
     try:
-        return batch.take(pa.array(rows))
+        return batch.take(rows)
     except pa.ArrowNotImplementedError:  # views and run-end encodings have no such kernel
         columns = [_column_at(column, rows) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _column_at(column: AnyArray, rows: Slots) -> AnyArray:
-    kind, indices = column.type, pa.array(rows)
+    kind = column.type
     untyped: Any = column
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         text = pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary()
-        return column.cast(text).take(indices).cast(kind)
+        return column.cast(text).take(rows).cast(kind)
     if pa.types.is_run_end_encoded(kind):
         plain = pc.call_function("run_end_decode", [untyped])
         options = pc.RunEndEncodeOptions(run_end_type=kind.run_end_type)
-        return pc.call_function("run_end_encode", [_taken(plain, rows)], options)
+        encoded: AnyArray = pc.call_function("run_end_encode", [_taken(plain, rows)], options)
+        return encoded
     return _taken(column, rows)
 
 
 def _taken(column: AnyArray, rows: Slots) -> AnyArray:
     try:
-        return column.take(pa.array(rows))
+        return column.take(rows)
     except pa.ArrowNotImplementedError:  # such a type inside of another: run by run
         starts = np.concatenate(([0], np.flatnonzero(np.diff(rows) != 1) + 1))
         counts = np.diff(np.append(starts, len(rows)))
@@ -59,9 +63,37 @@ def _taken(column: AnyArray, rows: Slots) -> AnyArray:
         return pa.concat_arrays([column.slice(first, count) for first, count in runs])
 
 
-def joined(batches: Seq[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of batches of one schema, one after the other."""
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def joined(batches: Seq[pa.RecordBatch], limit_bytes: int = _OFFSETS_MAX) -> pa.RecordBatch:
+    """The rows of batches of one schema, one after the other.
+
+    Beyond the limit texts and binaries get offsets of 64 bits: those of 32 would overflow.
+    """
+    if len(batches) == 1:
+        return batches[0]
+    if sum(batch.nbytes for batch in batches) > limit_bytes:
+        schema = _schema([_roomy(field) for field in batches[0].schema], batches[0].schema)
+        batches = [brought_to(batch, schema) for batch in batches]
+    whole: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]  # no stub
+    return whole
+
+
+def _schema(fields: "list[pa.Field[Any]]", like: pa.Schema) -> pa.Schema:
+    """A schema of these fields with the metadata of another."""
+    metadata: Any = like.metadata
+    return pa.schema(fields, metadata)
+
+
+def _roomy(field: "pa.Field[Any]") -> "pa.Field[Any]":
+    if pa.types.is_string(field.type):
+        return field.with_type(pa.large_string())
+    return field.with_type(pa.large_binary()) if pa.types.is_binary(field.type) else field
+
+
+def nulls(count: int, kind: pa.DataType) -> AnyArray:
+    """Nulls of any type, unions and dictionaries included."""
+    untyped: Any = kind
+    array: AnyArray = pa.nulls(count, untyped)
+    return array
 
 
 # --- one schema for several ----------------------------------------------------------------------
@@ -102,7 +134,7 @@ def united(known: pa.Schema, other: pa.Schema) -> pa.Schema | None:
     for key, field in fields.items():
         if key not in theirs:
             fields[key] = field.with_nullable(True)
-    return pa.schema(list(fields.values()), known.metadata)
+    return _schema(list(fields.values()), known)
 
 
 def brought_to(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -114,7 +146,7 @@ def brought_to(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for key, field in _by_name(schema).items():
         place = places.get(key)
         if place is None:
-            columns.append(pa.nulls(batch.num_rows, field.type))
+            columns.append(nulls(batch.num_rows, field.type))
         else:
             columns.append(_cast(batch.column(place), field.type))
     if not columns:
@@ -126,7 +158,7 @@ def _cast(column: AnyArray, kind: pa.DataType) -> AnyArray:
     if column.type == kind:
         return column
     if pa.types.is_null(column.type):
-        return pa.nulls(len(column), kind)
+        return nulls(len(column), kind)
     return column.cast(kind, safe=False)  # a large integer may change as Float64: the rule says so
 
 
@@ -214,10 +246,10 @@ def _castable(known: pa.DataType, other: pa.DataType, kind: pa.DataType) -> pa.D
     """The type, if Arrow brings values of both to it: some inner types it cannot."""
     try:
         for each in (known, other):
-            pa.nulls(1, each).cast(kind, safe=False)
+            nulls(1, each).cast(kind, safe=False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     return kind
 
 
-__all__ = ["brought_to", "classes", "joined", "rows_at", "united"]
+__all__ = ["brought_to", "classes", "joined", "nulls", "rows_at", "united"]

@@ -151,6 +151,12 @@ OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
         "config.legacy_payload",
         "cannot release",
     ),
+    (
+        "legacy keys",
+        as_window(legacy_payload=True, max_buffered_keys=9),
+        "config.max_buffered_keys",
+        "counts no keys",
+    ),
     ("kind", as_window(kind="hopping"), "config.kind", "'tumbling', 'sliding' or 'session'"),
     ("no key", as_window(key_field=None), "config.key_field", "`key_field` is required"),
     (

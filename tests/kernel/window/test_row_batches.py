@@ -167,3 +167,11 @@ def test_a_column_that_some_rows_lack_may_be_null() -> None:
     assert both is not None
     assert [each.nullable for each in both] == [True, True]
     assert both.metadata == {b"a": b"b"}
+
+
+def test_texts_beyond_what_their_offsets_reach_get_larger_ones() -> None:
+    batch = pa.record_batch({"t": ["ab"], "b": [b"cd"], "n": [1]})
+    both = joined([batch, batch], limit_bytes=2 * batch.nbytes - 1)
+    assert [str(kind) for kind in both.schema.types] == ["large_string", "large_binary", "int64"]
+    assert both.to_pylist() == batch.to_pylist() * 2
+    assert joined([batch, batch], limit_bytes=2 * batch.nbytes).schema == batch.schema

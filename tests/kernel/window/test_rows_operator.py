@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from arkflow_kernel.bad_rows import NOWHERE
-from arkflow_kernel.errors import ConfigError, ProcessingError, RestoreError
+from arkflow_kernel.errors import ConfigError, ProcessingError, ResourceError, RestoreError
 from arkflow_kernel.event_time_gate import ROW_WATERMARK
 from arkflow_kernel.plan import LatePolicy
 from tests.kernel.window.rows_bench import RowsBench, id_lists, session, spool, tumbling
@@ -269,3 +269,51 @@ def test_a_snapshot_of_another_key_or_kind_of_window_is_refused(tmp_path: Path) 
         other = RowsBench(plan, bench.objects)
         with pytest.raises(RestoreError, match=match):
             other.states.restore(taken.states, taken.objects)
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def test_rows_beyond_the_memory_budget_wait_in_files_without_names(tmp_path: Path) -> None:
+    """S5."""
+    objects = spool(tmp_path)
+    bench = RowsBench(tumbling(keys=("k",), memory_bytes=100_000), objects)
+    text = "x" * 100
+    for number in range(200):
+        ids = list(range(100 * number, 100 * number + 100))
+        bench.put(pa.record_batch({"id": ids, "k": ids, "t": [text] * 100}))
+        assert bench.rows.memory_bytes < 120_000
+    assert bench.rows.live_bytes > 2_000_000
+    assert list(objects.spool.iterdir()) == []
+    other = bench.restored(bench.take())
+    assert other.rows.memory_bytes < 120_000
+    for each in (bench, other):
+        assert id_lists(each.end()) == [list(range(20_000))]
+
+
+def test_a_disk_that_refuses_rows_is_an_error_that_names_the_operator(tmp_path: Path) -> None:
+    objects = spool(tmp_path)
+    objects.spool.mkdir()
+    bench = RowsBench(tumbling(memory_bytes=0), objects)
+    objects.spool.rmdir()
+    objects.spool.symlink_to("/proc/self/fdinfo")
+    with pytest.raises(ResourceError, match="'w': the rows of its windows do not fit"):
+        bench.ids(1)
+
+
+def test_keys_without_rows_are_forgotten() -> None:
+    bench = RowsBench(session(keys=("k",)))
+    for number in range(80):
+        bench.ids(*range(100), k=[f"{number}-{n}" for n in range(100)])
+        bench.tick(1_000 + 10 * (number + 1))
+    bench.ids(1, 2, k=["79-3", "new"])
+    assert bench.rows._slots.size < 2_000
+    assert id_lists(bench.end()) == [[1], [2]]
+
+
+def test_many_small_batches_become_few_chunks() -> None:
+    bench = RowsBench(tumbling())
+    for number in range(1_000):
+        bench.ids(number)
+    assert len(bench.rows._fresh) < 130
+    assert id_lists(bench.end()) == [list(range(1_000))]
