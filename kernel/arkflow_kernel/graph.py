@@ -29,10 +29,11 @@ from arkflow_kernel.plan import (
     SinkPlan,
     SourcePlan,
     StatePlan,
+    WindowPlan,
 )
 from arkflow_kernel.stream_compiler import WORKERS_KEY
 from arkflow_kernel.topology import Topology, counts_keys
-from arkflow_kernel.window_plans import time_plan, window_plan
+from arkflow_kernel.window_plans import time_plan, window_plan, window_shape
 from arkflow_kernel.wiring import Wiring, chain_id, wire
 
 PYTHON_TIMEOUT_MS: Final = 60_000
@@ -186,17 +187,18 @@ class _ChainPlanner:
         kept_back = {"type", "name"} | ({STATE_OUTPUT_KEY} if counts_keys(spec) else set())
         config = {key: value for key, value in spec.config.items() if key not in kept_back}
         kind = spec.config.get("type", spec.kind)
+        window = window_plan(self._topology, spec) if spec.kind == "window" else None
         timeout = config.get("timeout_ms", PYTHON_TIMEOUT_MS) if kind == "python" else None
         return OperatorPlan(
             operator=OperatorId(spec.id),
             kind=spec.kind,
             component=ComponentPlan(type=kind, config=config, name=spec.config.get("name")),
             timeout_ms=timeout,
-            state=self._state(spec) if counts_keys(spec) or spec.kind == "window" else None,
-            window=window_plan(self._topology, spec) if spec.kind == "window" else None,
+            state=self._state(spec, window) if counts_keys(spec) or window is not None else None,
+            window=window,
         )
 
-    def _state(self, spec: OperatorSpec) -> StatePlan:
+    def _state(self, spec: OperatorSpec, window: WindowPlan | None) -> StatePlan:
         """What a window keeps, or a stateful processor: a row count of each key (C.2, S1).
 
         Nothing in a window is forgotten by the clock, so it has no TTL.
@@ -212,6 +214,7 @@ class _ChainPlanner:
             memory_bytes=STATE_MEMORY_BYTES if given is None else given.memory_bytes,
             ttl_ms=given.ttl_ms if given is not None and counts else None,
             max_parallelism=self._topology.job.max_parallelism,
+            shape="" if window is None else window_shape(window),
         )
 
     def _outputs(self, last: str) -> tuple[OutputId, ...]:

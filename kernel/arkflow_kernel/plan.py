@@ -97,7 +97,8 @@ class StatePlan:
 
     `count_field`: the column that gets the running row count of the key (`stateful: true`).
     `max_bytes` bounds keys and values of live entries (S4); `ttl_ms` is None for no limit. Beyond
-    `memory_bytes` of memory, entries go to local files (S5).
+    `memory_bytes` of memory, entries go to local files (S5). `shape` says for a person what a
+    window keeps, "" of others: state of another shape is none of this operator's (M6).
     """
 
     namespace: str
@@ -107,6 +108,7 @@ class StatePlan:
     ttl_ms: int | None = None
     max_parallelism: int = MAX_PARALLELISM_DEFAULT
     memory_bytes: int | None = STATE_MEMORY_BYTES
+    shape: str = ""
 
 
 class LatePolicy(Enum):

@@ -186,6 +186,7 @@ def _state_json(state: StateSnapshot) -> Json:
         "value_type": state.value_type,
         "format_version": state.format_version,
         "watermark": state.watermark,
+        "shape": state.shape,
         "runs": [_run_json(run) for run in state.runs],
     }
 
@@ -261,6 +262,7 @@ def _read_state(fields: Fields) -> StateSnapshot:
         runs=fields.each("runs", _read_run),
         format_version=fields.number("format_version"),
         watermark=_event_time(fields, "watermark"),
+        shape=fields.text("shape"),
     )
 
 

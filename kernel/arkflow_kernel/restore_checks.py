@@ -161,12 +161,18 @@ class _Checks:
                 before = state.namespace, state.key_fields
                 now = operator.state.namespace, operator.state.key_fields
                 if before != now:
-                    text = (
-                        f"operator '{operator.operator}' kept its state {_by_key(*before)}, now it "
-                        f"is {_by_key(*now)}: set it back, or give the operator another id"
-                    )
-                    if text not in self.refusals:
-                        self.refusals.append(text)
+                    self._differs(operator.operator, "state", _by_key(*before), _by_key(*now))
+                elif state.shape != operator.state.shape:
+                    kept, wanted = _shape(state.shape), _shape(operator.state.shape)
+                    self._differs(operator.operator, "state as", kept, wanted)
+
+    def _differs(self, operator: OperatorId, what: str, before: str, now: str) -> None:
+        text = (
+            f"operator '{operator}' kept its {what} {before}, now it is {now}: set it back, or "
+            "give the operator another id"
+        )
+        if text not in self.refusals:
+            self.refusals.append(text)
 
     def news(self) -> None:
         """What starts from nothing although something is restored."""
@@ -278,6 +284,10 @@ def _clipped(runs: tuple[RunRef, ...], first: int, last: int) -> Iterator[RunRef
 
 def _by_key(namespace: str, key_fields: tuple[str, ...]) -> str:
     return f"in namespace '{namespace}' by ({', '.join(key_fields)})"
+
+
+def _shape(shape: str) -> str:
+    return shape or "a count of the rows of each key"
 
 
 def _names(names: list[ChainId]) -> str:

@@ -68,7 +68,8 @@ class StateSnapshot:
     """One state of one operator: its runs, oldest first; of one key the newest entry counts.
 
     `key_types` is the type ledger (S10), `value_type` the values' type, both as Arrow calls them.
-    `watermark` is that of the operator at the seal: what it has fired up to then (N5).
+    `watermark` is that of the operator at the seal: what it has fired up to then (N5). `shape` is
+    that of the operator's plan (`StatePlan`).
     """
 
     operator: OperatorId
@@ -80,6 +81,7 @@ class StateSnapshot:
     runs: tuple[RunRef, ...]
     format_version: int = 1
     watermark: EventTimeMs | None = None
+    shape: str = ""
 
 
 @dataclass(frozen=True, slots=True)

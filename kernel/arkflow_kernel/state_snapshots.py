@@ -54,6 +54,7 @@ class _Part:
 
     state: RunState
     layout: StateLayout
+    shape: str
     sealed: "deque[tuple[CheckpointId, Sealed]]" = field(default_factory=deque)
     written: list[_Written] = field(default_factory=list)
     runs: list[RunRef] = field(default_factory=list)
@@ -90,6 +91,7 @@ class _Part:
             tuple(self.runs),
             layout.format_version,
             layout.watermark,
+            self.shape,
         )
 
 
@@ -123,6 +125,8 @@ class ChainStates:
         self._objects = objects
         self._spool = spool
         self._parts: list[_Part] = []
+        kept = {each.operator: each.state for each in plan.operators if each.state is not None}
+        self._shapes = {operator: state.shape for operator, state in kept.items()}
         self._refs: dict[str, ObjectRef] = {}
         self._numbers = Counter[str]()
         self._corrupt: CorruptObjectError | None = None
@@ -133,7 +137,7 @@ class ChainStates:
             state.track()
         if self._objects is not None or self._spool is not None:
             state.spill_to(self._folder, f"{self._prefix}-{len(self._parts)}")
-        self._parts.append(_Part(state, state.layout))
+        self._parts.append(_Part(state, state.layout, self._shapes.get(state.operator, "")))
 
     def _folder(self) -> Path:
         """Where spilled entries go; asked for when the first do."""

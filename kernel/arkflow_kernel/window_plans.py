@@ -60,6 +60,39 @@ def window_plan(topology: Topology, spec: OperatorSpec) -> WindowPlan:
     )
 
 
+def window_shape(window: WindowPlan) -> str:
+    """What the state of a window means, for a person: another one's cannot be gone on with (M6).
+
+    Rows that leave as they came know their times, so sizes may change.
+    """
+    clock = "event time" if window.event_time else "the wall clock"
+    if window.releases_rows:
+        what = "sessions" if window.kind is WindowKind.SESSION else "windows"
+        return f"rows of {what} by {clock}"
+    kept = ", ".join(_kept(each) for each in window.aggregates)
+    bound = ", rows counted" if window.evicts_oldest else ""
+    return f"{_windows(window)} by {clock}: {kept}{bound}"
+
+
+def _windows(window: WindowPlan) -> str:
+    match window.kind:
+        case WindowKind.TUMBLING:
+            text = f"tumbling windows of {window.size_ms:,} ms"
+        case WindowKind.SLIDING:
+            text = f"sliding windows of {window.size_ms:,} ms every {window.slide_ms:,} ms"
+        case WindowKind.SESSION:
+            text = f"sessions with gaps up to {window.gap_ms:,} ms"
+        case WindowKind.CALENDAR:
+            text = f"windows of a {window.unit} in {window.timezone}"
+    return text if not window.offset_ms else f"{text} from {window.offset_ms:+,} ms on"
+
+
+def _kept(aggregate: AggregatePlan) -> str:
+    """Distinct values are kept under the name of their aggregate."""
+    what = f"{aggregate.function}({aggregate.field or '*'})"
+    return f"{what} as {aggregate.name}" if aggregate.function == "count_distinct" else what
+
+
 def _aggregates(config: WindowConfig) -> tuple[AggregatePlan, ...]:
     """Those that the user lists, else ArkFlow's; none where the rows themselves leave."""
     if config.legacy_payload:
@@ -95,4 +128,4 @@ def _given(times: list[TimeSpec]) -> int:
     return max(time.allowed_lateness_ms for time in times)
 
 
-__all__ = ["time_plan", "window_plan"]
+__all__ = ["time_plan", "window_plan", "window_shape"]

@@ -58,6 +58,7 @@ def graph_of(
     counts: int | None = 2,
     count: str = "count",
     key_fields: tuple[str, ...] = ("user",),
+    shape: str = "",
     sinks: tuple[str, ...] = (),
     extra: str | None = None,
     max_parallelism: int = 128,
@@ -69,7 +70,7 @@ def graph_of(
     With no such sink they write to a plain one. `extra` is one more stateful operator.
     """
     chains = [_chain(source, 0, 1, SourcePlan(OperatorId(source), COMPONENT), (), ())]
-    state = StatePlan("default", key_fields, "n", max_parallelism=max_parallelism)
+    state = StatePlan("default", key_fields, "n", max_parallelism=max_parallelism, shape=shape)
     names = [count, *([] if extra is None else [extra])]
     operators = tuple(OperatorPlan(OperatorId(n), "map", COMPONENT, None, state) for n in names)
     ends = tuple(SinkPlan(OperatorId(name), COMPONENT, exactly_once=True) for name in sinks)
@@ -148,6 +149,7 @@ def _snapshot(
                 ("string",),
                 "int64",
                 (run,),
+                shape=operator.state.shape,
             )
         )
     for sink in plan.sinks:

@@ -216,6 +216,10 @@ def test_a_foreign_jobs_log_is_refused(world: LogWorld) -> None:
         (graph_of(max_parallelism=64), "its max_parallelism is 128, the job's is now 64"),
         (graph_of(count="tally"), "operator 'count' is not in the job any more; its state would"),
         (graph_of(key_fields=("order",)), "kept its state in namespace 'default' by (user), now"),
+        (
+            graph_of(shape="sessions"),
+            "'count' kept its state as a count of the rows of each key, now it is sessions: set it",
+        ),
     ],
 )
 def test_an_incompatible_plan_is_a_refusal_and_no_reason_to_fall_back(

@@ -234,8 +234,85 @@ def test_a_window_keeps_state_under_its_keys_without_a_ttl(job: Jobs) -> None:
     state = {"backend": "embedded_kv", "namespace": "n", "ttl_ms": 5, "max_bytes": 6}
     change = all_of(as_window(key_field=None, key_fields=["a", "b"]), set_at("state", to=state))
     [operator] = _planned(job(change)).chains[0].operators
-    assert operator.state == StatePlan("n", ("a", "b"), max_bytes=6)
+    shape = "tumbling windows of 1,000 ms by event time: count(*)"
+    assert operator.state == StatePlan("n", ("a", "b"), max_bytes=6, shape=shape)
     assert operator.timeout_ms is None
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "tumbling windows of 1,000 ms by event time: count(*)": {},
+    "tumbling windows of 1,000 ms from -5 ms on by event time: count(*)": {"offset_ms": -5},
+    "tumbling windows of 1,000 ms by the wall clock: count(*)": {"trigger": "processing_time"},
+    "tumbling windows of 1,000 ms by event time: count(v), sum(v), min(v), max(v)": {
+        "value_fields": ["v"]
+    },
+    "sliding windows of 1,000 ms every 300 ms by event time: count(*)": {
+        "kind": "sliding",
+        "slide_ms": 300,
+    },
+    "sessions with gaps up to 9 ms by event time: avg(v), count_distinct(u) as users": {
+        "kind": "session",
+        "size_ms": None,
+        "gap_ms": 9,
+        "aggregates": [
+            {"function": "avg", "field": "v", "as": "mean"},
+            {"function": "count_distinct", "field": "u", "as": "users"},
+        ],
+    },
+    "windows of a day in Europe/Berlin by event time: count(*)": {
+        "size_ms": None,
+        "unit": "day",
+        "timezone": "Europe/Berlin",
+    },
+    "tumbling windows of 1,000 ms by event time: count(*), rows counted": {
+        "max_buffered_keys": 5,
+        "on_overflow": "evict_oldest",
+    },
+    "rows of windows by event time": {"legacy_payload": True},
+    "rows of sessions by event time": {
+        "kind": "session",
+        "size_ms": None,
+        "gap_ms": 9,
+        "legacy_payload": True,
+    },
+}
+
+
+@pytest.mark.parametrize(("shape", "config"), SHAPES.items())
+def test_what_a_window_keeps_has_a_shape_that_a_record_holds(
+    job: Jobs, shape: str, config: dict[str, Any]
+) -> None:
+    [operator] = _planned(job(as_window(**config))).chains[0].operators
+    assert operator.state is not None
+    assert operator.state.shape == shape
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"max_buffered_keys": 7},
+        {"overflow": None},
+        {"aggregates": [{"function": "count", "as": "rows"}]},
+        {"trigger_interval_ms": 9},
+    ],
+)
+def test_what_changes_no_kept_value_changes_no_shape(job: Jobs, config: dict[str, Any]) -> None:
+    shapes = []
+    for each in ({}, config):
+        [operator] = _planned(job(as_window(**each))).chains[0].operators
+        assert operator.state is not None
+        shapes.append(operator.state.shape)
+    assert shapes[0] == shapes[1]
+
+
+def test_rows_that_leave_as_they_came_may_get_windows_of_another_size(job: Jobs) -> None:
+    shapes = set()
+    for size_ms in (1_000, 2_000):
+        window = as_window(legacy_payload=True, size_ms=size_ms)
+        [operator] = _planned(job(window)).chains[0].operators
+        assert operator.state is not None
+        shapes.add(operator.state.shape)
+    assert len(shapes) == 1
 
 
 def _routed(*changes: Change) -> Change:
@@ -305,7 +382,8 @@ def test_a_buffer_of_a_stream_is_a_window_of_one_chain_that_releases_its_rows(
         event_time=False,
         releases_rows=True,
     )
-    assert chain.operators[0].state == StatePlan("default", ("k",), max_parallelism=1)
+    rows = "rows of windows by the wall clock"
+    assert chain.operators[0].state == StatePlan("default", ("k",), max_parallelism=1, shape=rows)
     session = _streamed(stream, type="session_window", gap="1s").operators[0]
     assert session.window is not None
     assert (session.window.kind, session.window.gap_ms) == (WindowKind.SESSION, 1000)
