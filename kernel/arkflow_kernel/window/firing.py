@@ -7,17 +7,18 @@ groups of a large one. A part is grouped at once; it never holds more than a few
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.window.aggregates import PANES, Aggregates
-from arkflow_kernel.window.assign import FixedPanes, Panes, Times, Windows
+from arkflow_kernel.window.assign import DUE_MAX, FixedPanes, Panes, Times, Windows
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.pane_runs import PaneRuns
 from arkflow_kernel.window.pane_tables import AFTER, PANE
+from arkflow_kernel.window.results import RESULT_ROWS_MAX
 
 _SPREAD_MAX = 16
 """Overlapping windows of one part: each row of a slice is grouped at most so often at a time."""
@@ -35,6 +36,35 @@ class WindowTable:
     ends: Times
 
 
+class _Read(Protocol):
+    """Reads panes first <= pane < end of one family, grouped by some columns."""
+
+    def __call__(self, runs: PaneRuns, first: int, end: int, by: Seq[str]) -> pa.Table: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _OfPart:
+    """One of several parts of the keys."""
+
+    part: int
+    parts: int
+
+    def __call__(self, runs: PaneRuns, first: int, end: int, by: Seq[str]) -> pa.Table:
+        return runs.rows(first, end, self.part, self.parts, by)
+
+
+@dataclass(frozen=True, slots=True)
+class _OfKeys:
+    """Some keys; None: all rows of an operator without keys."""
+
+    keys: pa.Table | None
+
+    def __call__(self, runs: PaneRuns, first: int, end: int, by: Seq[str]) -> pa.Table:
+        if self.keys is None:
+            return runs.rows(first, end, 0, 1, by)
+        return runs.rows_of(self.keys, first, end, by)
+
+
 class Firing:
     """Reads the panes of one operator. `runs` are by family; all have the same keys."""
 
@@ -49,16 +79,17 @@ class Firing:
         self._aggregates = aggregates
         self._ledger = ledger
         self._runs = runs
+        self._at_once = _SPREAD_MAX if windows.overlapping else DUE_MAX
         self._families = {family.name: family for family in aggregates.families}
 
     def fired(self, due: Windows) -> Iterator[WindowTable]:
         """The rows of some windows, in order."""
         for windows, parts in self._parts(due):
             for part in range(parts):
-                tables = {name: self._part(name, windows, part, parts) for name in self._runs}
-                made = self._made(tables, windows)
-                if made is not None:
-                    yield made
+                for some, tables in self._tables(windows, _OfPart(part, parts)):
+                    made = self._made(tables, some)
+                    if made is not None:
+                        yield made
 
     def corrected(self, touched: pa.Table, above: int, upto: int) -> Iterator[WindowTable]:
         """The rows of the windows with above < end <= upto that some rows have changed.
@@ -70,29 +101,28 @@ class Firing:
             return
         starts = np.unique(_numbers(affected, PANE))
         windows = Windows(starts, self._ends(starts))
-        keys = list(self._ledger.names)
         step = max(1, _CORRECTED_MAX // affected.num_rows)
-        if self._windows.overlapping:
-            step = min(step, _SPREAD_MAX)
-        for first in range(0, len(windows), step):
-            part = windows.part(first, first + step)
-            wanted = _between(affected, int(part.starts[0]), int(part.starts[-1]) + 1)
-            whose = _distinct(wanted, keys) if keys else None
-            tables = {name: self._of(name, whose, part) for name in self._runs}
-            made = self._made(tables, part, wanted)
-            if made is not None:
-                yield made
+        for first in range(0, len(windows), min(step, self._at_once)):
+            part = windows.part(first, first + min(step, self._at_once))
+            for some, tables in self._tables(part, _OfKeys(self._keys_in(affected, part))):
+                made = self._made(tables, some, _between(affected, some))
+                if made is not None:
+                    yield made
+
+    def _keys_in(self, affected: pa.Table, windows: Windows) -> pa.Table | None:
+        """The keys that have changed in some windows; None where there are no keys."""
+        names = list(self._ledger.names)
+        return _distinct(_between(affected, windows), names) if names else None
 
     # --- which ---------------------------------------------------------------------------------
 
     def _parts(self, due: Windows) -> Iterator[tuple[Windows, int]]:
         """Neighbouring windows that are read at once, and in how many parts by key group."""
-        most = _SPREAD_MAX if self._windows.overlapping else len(due)
         open_ = [(0, len(due))]
         while open_:
             first, end = open_.pop()
             windows = due.part(first, end)
-            if end - first <= most:
+            if end - first <= self._at_once:
                 parts = max(runs.parts(*self._span(windows)) for runs in self._runs.values())
                 if parts == 1 or end - first == 1:
                     yield windows, parts
@@ -126,42 +156,43 @@ class Firing:
 
     # --- made of what --------------------------------------------------------------------------
 
-    def _part(self, name: str, windows: Windows, part: int, parts: int) -> pa.Table:
-        """Partials of a family by window and key: of one part of the keys."""
+    def _tables(
+        self, windows: Windows, read: "_Read"
+    ) -> Iterator[tuple[Windows, dict[str, pa.Table]]]:
+        """Partials by window and key, of each family; of some windows at a time, in order."""
         first, end = self._span(windows)
-        runs, overlapping = self._runs[name], self._windows.overlapping
-        if not overlapping or len(windows) > 1:
-            table = runs.rows(first, end, part, parts, self._pane_columns())
-            return self._by_window(name, table, windows)
-        # Of one window: its slices need not be told apart.
-        table = runs.rows(first, end, part, parts, [AFTER, *self._ledger.names])
+        panes, keys = self._windows, list(self._ledger.names)
+        if not (isinstance(panes, FixedPanes) and panes.overlapping):
+            by = [PANE, *keys]
+            yield windows, {name: read(runs, first, end, by) for name, runs in self._runs.items()}
+            return
+        if len(windows) == 1:
+            yield windows, {name: self._one(name, first, end, read) for name in self._runs}
+            return
+        by = [PANE, AFTER, *keys]
+        slices = {name: read(runs, first, end, by) for name, runs in self._runs.items()}
+        rows = max(table.num_rows for table in slices.values())
+        step = max(1, RESULT_ROWS_MAX // max(1, rows))
+        for at in range(0, len(windows), step):
+            some = windows.part(at, at + step)
+            yield (
+                some,
+                {
+                    name: self._families[name].combine(_spread(table, panes, some), [PANE, *keys])
+                    for name, table in slices.items()
+                },
+            )
+
+    def _one(self, name: str, first: int, end: int, read: "_Read") -> pa.Table:
+        """Partials of one window: its slices need not be told apart."""
+        keys = list(self._ledger.names)
+        table = read(self._runs[name], first, end, [AFTER, *keys])
         if AFTER in table.column_names:
             table = table.filter(as_array(_numbers(table, AFTER) < end))
-            table = self._families[name].combine(table, self._ledger.names)
+            table = self._families[name].combine(table, keys)
         if PANE in table.column_names:
             table = table.drop_columns([PANE])
         return table.add_column(0, PANE, as_array(np.full(table.num_rows, first, np.int64)))
-
-    def _of(self, name: str, keys: pa.Table | None, windows: Windows) -> pa.Table:
-        """The same of some keys; of all rows where there are no keys."""
-        first, end = self._span(windows)
-        runs, by = self._runs[name], self._pane_columns()
-        if keys is None:
-            table = runs.rows(first, end, 0, 1, by)
-        else:
-            table = runs.rows_of(keys, first, end, by)
-        return self._by_window(name, table, windows)
-
-    def _by_window(self, name: str, table: pa.Table, windows: Windows) -> pa.Table:
-        """Partials of slices as those of windows."""
-        if not (isinstance(self._windows, FixedPanes) and self._windows.overlapping):
-            return table
-        by = [PANE, *self._ledger.names]
-        return self._families[name].combine(_spread(table, self._windows, windows), by)
-
-    def _pane_columns(self) -> list[str]:
-        """By what panes are grouped: the pane, what its rows count in, and the key."""
-        return [PANE, *([AFTER] if self._windows.overlapping else []), *self._ledger.names]
 
     def _made(
         self, tables: dict[str, pa.Table], windows: Windows, wanted: pa.Table | None = None
@@ -196,9 +227,10 @@ def _distinct(table: pa.Table, by: Seq[str]) -> pa.Table:
     return table.group_by(list(by), use_threads=False).aggregate([])
 
 
-def _between(table: pa.Table, first: int, end: int) -> pa.Table:
-    panes = _numbers(table, PANE)
-    return table.filter(as_array((panes >= first) & (panes < end)))
+def _between(table: pa.Table, windows: Windows) -> pa.Table:
+    """Rows of windows from the first to the last of some neighbours."""
+    starts = _numbers(table, PANE)
+    return table.filter(as_array((starts >= windows.starts[0]) & (starts <= windows.starts[-1])))
 
 
 def _spread(table: pa.Table, panes: FixedPanes, windows: Windows) -> pa.Table:
