@@ -2,6 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from arkflow_kernel.bad_rows import NOWHERE
@@ -85,6 +86,25 @@ def test_a_large_window_leaves_in_pieces_each_made_when_it_is_asked_for() -> Non
     assert sum(sizes) == keys
     assert len(sizes) >= 3
     assert max(sizes) <= RESULT_ROWS_MAX
+
+
+def test_large_sliding_windows_leave_in_order_and_in_pieces_whatever_families_there_are() -> None:
+    aggregates = (
+        AggregatePlan("count_distinct", "v", "values"),
+        AggregatePlan("sum", "v", "total"),
+    )
+    line = Timeline(window(10, 5, aggregates=aggregates, plain=False))
+    keys = 2 * RESULT_ROWS_MAX
+    for _ in range(2):
+        line.batch(many(keys, keys))
+    batches = line.end()
+    assert max(batch.num_rows for batch in batches) <= RESULT_ROWS_MAX
+    table = pa.Table.from_batches(batches)
+    starts = np.asarray(table.column("window_start"))
+    assert (np.diff(starts) >= 0).all()
+    assert np.unique(starts, return_counts=True)[1].tolist() == [keys, keys]
+    assert pc.sum(table.column("values")).as_py() == 2 * keys
+    assert pc.sum(table.column("total")).as_py() == 4 * sum(range(keys))
 
 
 def test_many_small_windows_leave_in_few_batches_in_order() -> None:
