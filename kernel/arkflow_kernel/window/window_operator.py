@@ -15,7 +15,7 @@ import pyarrow as pa
 from arkflow_kernel.bad_rows import Origin
 from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import EARLIEST, LATEST, EventTimeMs, OperatorId, WallMs
-from arkflow_kernel.plan import LatePolicy, OperatorPlan, WindowKind, WindowPlan
+from arkflow_kernel.plan import LatePolicy, OperatorPlan, WindowPlan
 from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.state.api import StateAddress, StateJournal
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
@@ -283,7 +283,7 @@ def columnar_window_operator(
             max_bytes=state.max_bytes,
             memory_bytes=state.memory_bytes,
             max_parallelism=state.max_parallelism,
-            windows=_shape(window),
+            windows=state.shape,
             dead=dead,
             values=kept,
         )
@@ -317,16 +317,6 @@ def _lateness(plan: WindowPlan) -> int:
 def _limit(watermark: int, lateness: int) -> int:
     """No window that ends up to it takes a row any more; at the end of the data none does."""
     return watermark if watermark == LATEST else max(INT64_MIN, watermark - lateness)
-
-
-def _shape(plan: WindowPlan) -> str:
-    """What panes mean: state of other windows is none of this one's (S9)."""
-    if plan.kind is WindowKind.CALENDAR:
-        return f"{plan.unit}s of {plan.timezone}, offset {plan.offset_ms} ms"
-    return (
-        f"{plan.kind.value}, size {plan.size_ms} ms, slide {plan.slide_ms} ms, "
-        f"offset {plan.offset_ms} ms"
-    )
 
 
 def _either(one: Mask | None, other: Mask | None) -> Mask:

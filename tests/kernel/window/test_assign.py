@@ -1,4 +1,4 @@
-"""Which windows a time belongs to (N1, N2, W6): arrays against a row-by-row loop."""
+"""Which windows a time belongs to (N1, N2, N8, W6): arrays against a row-by-row loop."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
