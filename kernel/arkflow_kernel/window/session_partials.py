@@ -9,7 +9,7 @@ import pyarrow as pa
 from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.window.aggregates import Family
 from arkflow_kernel.window.keys import KeyForm
-from arkflow_kernel.window.session_merge import Numbers
+from arkflow_kernel.window.session_merge import Mask, Numbers
 from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece, whole
 
 SESSION = "session"
@@ -47,7 +47,8 @@ class Partials:
         flat = self._flat(tables, session_of)
         if len(session_of) == count:
             return flat
-        return {f.name: f.combine(flat[f.name], [SESSION]) for f in self._families}
+        several = np.bincount(session_of, minlength=count) > 1
+        return {f.name: _combined(f, flat[f.name], several) for f in self._families}
 
     def _flat(self, tables: Seq[pa.Table], session_of: Numbers) -> dict[str, pa.Table]:
         """By family, the rows of all tables with the number of their session."""
@@ -93,6 +94,17 @@ class Partials:
             columns[name] = column.flatten()
             counts = np.asarray(column.value_lengths())
         return pa.table({**columns, SESSION: as_array(np.repeat(session_of, counts))})
+
+
+def _combined(family: Family, table: pa.Table, several: Mask) -> pa.Table:
+    """Partials by session. Those of a session with one fragment are what they are: grouping costs
+    far more than leaving them out of it.
+    """
+    merging = several[np.asarray(whole(table.column(SESSION)))]
+    if 2 * np.count_nonzero(merging) > len(merging):
+        return family.combine(table, [SESSION])
+    merged = family.combine(table.filter(as_array(merging)), [SESSION])
+    return family.concat([table.filter(as_array(~merging)), merged.select(table.column_names)])
 
 
 def keys_of(tables: Seq[pa.Table], places: Numbers, form: KeyForm) -> pa.Table:

@@ -184,6 +184,11 @@ class _Near:
         keys, starts, stops = held
         return cls(piece, keys, starts, stops, stops.copy(), stops.copy())
 
+    @property
+    def depth(self) -> int:
+        """Fragments of all keys."""
+        return int((self.stops - self.starts).sum())
+
     def look(self, of: Mask, low: Numbers, high: Numbers) -> None:
         """Find what of some keys ends at `low` or after, and begins at `high` or before."""
         rows = np.flatnonzero(of[self.keys])
@@ -225,6 +230,8 @@ def near(
         number_of = np.full(size, -1, np.int64)
         number_of[keys] = np.arange(len(keys))
     found = [_Near.of(piece, piece.held(keys, number_of)) for piece in pieces]
+    if sum(each.depth for each in found) <= _FEW * len(keys):
+        return Picked.of(pieces, [ranges(e.starts, e.stops - e.starts) for e in found])
     first, last = first.copy(), last.copy()
     wider = np.ones(len(keys), np.bool_)
     while wider.any():
@@ -239,6 +246,10 @@ def near(
 
 
 _DENSE = 16
+"""From one in so many keys on it is faster to look at all of a piece than to search in it."""
+
+_FEW = 16
+"""Up to so many fragments of a key, in all pieces, it is faster to take them than to choose."""
 
 
 @dataclass(frozen=True, slots=True)
