@@ -32,6 +32,7 @@ from arkflow_ray.config.issues import LocatedIssue, sort_issues
 from arkflow_ray.config.loader import LoadedConfig, Reading, read
 from arkflow_ray.config.repair import Parsed
 from arkflow_ray.config.sites import Site, component_sites
+from arkflow_ray.config.time_columns import time_column_issues
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ class _Entry:
         found = validate_job(job, _stages_epochs, _replays)
         self.add([replace(i, path=locate(i.path)) for i in found])
         self.add([replace(i, path=locate(i.path)) for i in unavailable(job)])
+        self.add([replace(i, path=locate(i.path)) for i in time_column_issues(job)])
         checked = replace(unchecked, job=job)
         if self._has_errors():
             return checked

@@ -126,6 +126,7 @@ def window_findings(config: WindowConfig) -> Iterator[Finding]:
     yield from _offset(config)
     yield from _keys(config)
     yield from _values(config)
+    yield from _bounds(config)
     yield from _columns(config)
     yield from _without_effect(config)
 
@@ -244,6 +245,15 @@ def _values(config: WindowConfig) -> Iterator[Finding]:
     if config.legacy_payload and config.aggregates:
         text = "with `legacy_payload` a window releases its rows and aggregates nothing"
         yield Finding("config.aggregates", f"{text}; remove one of them")
+
+
+def _bounds(config: WindowConfig) -> Iterator[Finding]:
+    """Windows that know how many keys they hold are those over panes (N6)."""
+    bounded = config.max_buffered_keys is not None and not config.legacy_payload
+    if bounded and config.kind == "session":
+        text = "`max_buffered_keys` of sessions is not available in this release"
+        advice = "remove it, and bound the state of the job by `state.max_bytes`"
+        yield Finding("config.max_buffered_keys", f"{text}; {advice}")
 
 
 def _columns(config: WindowConfig) -> Iterator[Finding]:

@@ -78,6 +78,12 @@ OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
         "exactly one value field, got 2; for several say `aggregates: [{function: sum, field: a}",
     ),
     (
+        "bound of sessions",
+        as_window(kind="session", size_ms=None, gap_ms=5, max_buffered_keys=5),
+        "config.max_buffered_keys",
+        "of sessions is not available in this release; remove it",
+    ),
+    (
         "key twice",
         as_window(key_field=None, key_fields=["a", "a"]),
         "config.key_fields[1]",

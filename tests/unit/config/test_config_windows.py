@@ -47,6 +47,7 @@ jobs:
       - operator_id: in
         input_type: generate
         config: {context: x}
+        codec: json
         time:
           mode: event_time
           timestamp_field: at
@@ -95,6 +96,18 @@ def test_editors_refuse_what_no_window_and_no_event_time_has(old: str, new: str)
     assert _schema_errors(JOB.replace(old, new, 1)) != []
 
 
+def test_event_time_of_rows_that_nothing_has_parsed_is_refused(write: Write) -> None:
+    bare = JOB.replace("        codec: json\n", "", 1)
+    (message,) = _errors(write, bare)
+    assert "sources[0].time.timestamp_field" in message
+    assert "rows of input 'generate' are payloads" in message
+    assert "`codec: json`" in message
+    inside = JOB.replace("{context: x}", "{context: x, codec: json}").replace("codec: json\n", "\n")
+    assert _errors(write, inside) == []
+    meta = bare.replace("timestamp_field: at", "timestamp_field: __meta_timestamp")
+    assert _errors(write, meta) == []
+
+
 @pytest.mark.parametrize(
     "buffer",
     [
@@ -132,14 +145,14 @@ def test_a_stream_may_say_what_its_window_keeps(write: Write) -> None:
         ("size_ms: 1000", "size_ms: 1s", 11, "size_ms"),
         ("as: total", "as: count", 16, "two columns 'count'"),
         ("function: sum", "function: summ", 15, "function"),
-        ("out_of_orderness_ms", "out_of_orderness", 29, "did you mean 'out_of_orderness_ms'"),
-        ("split_order: time", "split_order: yes", 29, "split_order"),
-        ("max_future_skew_ms: 9", "max_drift_ms: 1s", 29, "max_drift_ms"),
-        ("late_event_route: late", "late_event_route: lat", 31, "operator 'lat', which the job"),
+        ("out_of_orderness_ms", "out_of_orderness", 30, "did you mean 'out_of_orderness_ms'"),
+        ("split_order: time", "split_order: yes", 30, "split_order"),
+        ("max_future_skew_ms: 9", "max_drift_ms: 1s", 30, "max_drift_ms"),
+        ("late_event_route: late", "late_event_route: lat", 32, "operator 'lat', which the job"),
         (
             "          timestamp_field: at\n          water",
             "          water",
-            26,
+            27,
             "timestamp_field",
         ),
     ],
