@@ -10,7 +10,6 @@ An entry with `fired_from` is a tombstone: rows of its key (of its group, if the
 keys of their own) with a time from `fired_from` to `time` were released.
 """
 
-import base64
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -168,7 +167,7 @@ def _in_order(run: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _encoded(schema: pa.Schema) -> str:
-    return base64.b64encode(schema.serialize().to_pybytes()).decode()
+    return schema.serialize().to_pybytes().hex()
 
 
 # --- reading -------------------------------------------------------------------------------------
@@ -187,7 +186,7 @@ def pieces_of(run: pa.RecordBatch) -> Iterator[RunPiece]:
         raise RestoreError(unknown_version(meta.get("format_version")))
     numbers = np.asarray(run.column(4))
     for number, listed in enumerate(meta["schemas"]):
-        schema = ipc.read_schema(pa.py_buffer(base64.b64decode(listed["ipc"])))
+        schema = ipc.read_schema(pa.py_buffer(bytes.fromhex(listed["ipc"])))
         mine = np.flatnonzero(numbers == number)
         mine = mine[np.argsort(np.asarray(run.column(2))[mine], kind="stable")]
         entries = run.select([0, 1, 2, 3, *(len(_OWN) + place for place in listed["columns"])])

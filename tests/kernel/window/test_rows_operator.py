@@ -271,6 +271,49 @@ def test_a_snapshot_of_another_key_or_kind_of_window_is_refused(tmp_path: Path) 
             other.states.restore(taken.states, taken.objects)
 
 
+@pytest.mark.parametrize("oldest", [True, False])
+def test_tombstones_stay_until_a_merge_begins_at_the_oldest_run(
+    tmp_path: Path, oldest: bool
+) -> None:
+    """M7: an older run may still have the rows that they are for."""
+    bench = RowsBench(session(keys=("k",)), spool(tmp_path))
+    bench.ids(1, 2, k=["a", "b"])
+    first = bench.rows.written([bench.rows.seal()])
+    bench.wall.ms = 1_004
+    bench.ids(3, k=["b"])
+    bench.tick(1_007)
+    sealed = bench.rows.seal()
+    second = bench.rows.written([sealed])
+    assert first is not None
+    assert second is not None
+    runs = [first, second] if oldest else [second]
+    merged = bench.rows.merged(runs, sealed.layout, oldest=oldest, newest=True)
+    assert merged is not None
+    assert merged.num_rows == 2, "rows 2 and 3, or row 3 and the tombstone of row 1"
+    other = RowsBench(session(keys=("k",)))
+    other.rows.restore([sealed.layout], [merged] if oldest else [first, merged])
+    assert id_lists(other.end()) == [[2, 3]]
+
+
+def test_rows_survive_many_checkpoints_and_merges(tmp_path: Path) -> None:
+    """M7: each window lies over several runs, and each checkpoint can be restored."""
+    bench = RowsBench(tumbling(keys=("k",)), spool(tmp_path))
+    released: list[list[Any]] = []
+    for number in range(100):
+        bench.wall.ms = 1_000 + 3 * number
+        released += id_lists(bench.tick())
+        bench.ids(number, k=[number % 5])
+        taken = bench.take()
+        assert sum(len(state.runs) for state in taken.states) < 40
+        if number % 7 == 0:
+            bench = bench.restored(taken)
+    released += id_lists(bench.end())
+    expected: dict[int, list[int]] = {}
+    for number in range(100):
+        expected.setdefault((1_000 + 3 * number) // 10, []).append(number)
+    assert released == list(expected.values())
+
+
 # --- memory --------------------------------------------------------------------------------------
 
 
