@@ -2,7 +2,8 @@
 
 count, count_distinct   UInt64
 sum                     Int64, UInt64, Float32, Float64, decimal128(38, s): as the values are
-avg                     Float64; of decimals decimal128(38, s + 4), rounded half away from zero
+avg                     Float64; of decimals (p, s) decimal128(38, s + 4), or fewer digits behind
+                        the point if p > 34, rounded half away from zero
 stddev                  Float64; of a sample, so null for a single value
 min, max, first, last   as the values are
 
@@ -71,24 +72,11 @@ class Fitting:
             return as_type(values, target)
         return as_type(self._within(plan, values, target), target)
 
-    def averaged(self, plan: AggregatePlan, sums: Any, counts: Any, kind: Any) -> Any:
+    def averaged(self, sums: Any, counts: Any, kind: Any) -> Any:
         """The mean of values of the value type `kind`: of their exact sum if they are exact."""
         if pa.types.is_decimal128(kind):
-            return self._decimal_mean(plan, sums, counts, kind.scale)
+            return _decimal_mean(sums, counts, kind)
         return pc.divide(as_type(sums, pa.float64()), as_type(counts, pa.float64()))
-
-    def _decimal_mean(self, plan: AggregatePlan, sums: Any, counts: Any, scale: int) -> Any:
-        digits: Any = min(scale + _MORE_DIGITS, DECIMAL128_DIGITS)
-        known = pc.if_else(
-            pc.equal(counts, pa.scalar(0, counts.type)), pa.scalar(None, counts.type), counts
-        )
-        # The quotient has so many digits that only an exact half can look like one.
-        quotients: Any = pc.divide(
-            sums.cast(pa.decimal256(_DIVIDEND_DIGITS, scale)), known.cast(_DIVISOR)
-        )
-        rounded: Any = pc.round(quotients, digits, "half_towards_infinity")
-        target = pa.decimal128(DECIMAL128_DIGITS, digits)
-        return as_type(self._within(plan, rounded, target), target)
 
     def deviation(self, counts: Any, m2: Any) -> Any:
         """The standard deviation of a sample; null for fewer than two values."""
@@ -107,12 +95,30 @@ class Fitting:
         row = int(np.flatnonzero(outside)[0])
         raise ProcessingError(
             self.operator,
-            f"the {plan.function} of '{plan.field}' for the column '{plan.name}' is {values[row]}, "
+            f"the sum of '{plan.field}' for the column '{plan.name}' is {values[row]}, "
             f"which does not fit {target}; cast the field to a decimal or to Float64 before "
             "the window, or set `overflow: null` to get a null in such a place",
             error_class="Overflow",
             where=self.where(row),
         )
+
+
+def _decimal_mean(sums: Any, counts: Any, kind: Any) -> Any:
+    """Has the whole digits of the values, so that every mean of them fits."""
+    digits: Any = kind.scale + min(_MORE_DIGITS, DECIMAL128_DIGITS - kind.precision)
+    known = pc.if_else(
+        pc.equal(counts, pa.scalar(0, counts.type)), pa.scalar(None, counts.type), counts
+    )
+    quotients: Any = pc.divide(
+        sums.cast(pa.decimal256(_DIVIDEND_DIGITS, kind.scale)), known.cast(_DIVISOR)
+    )
+    # One digit more decides. (Arrow's `round` is wrong for decimals beyond 128 bits.)
+    near = pa.decimal256(_DIVIDEND_DIGITS, digits + 1)
+    half = Decimal((0, (5,), -digits - 1))
+    cut = quotients.cast(near, safe=False)
+    down: Any = pc.less(cut, pa.scalar(Decimal(0), near))
+    away: Any = pc.add(cut, pc.if_else(down, pa.scalar(-half, near), pa.scalar(half, near)))
+    return away.cast(pa.decimal128(DECIMAL128_DIGITS, digits), safe=False)
 
 
 def _outside(values: Any, target: pa.DataType) -> Mask | None:

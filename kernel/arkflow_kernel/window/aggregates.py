@@ -155,7 +155,7 @@ class Aggregates:
             case "sum":
                 return fitting.summed(plan, columns[0], kind)
             case "avg":
-                return fitting.averaged(plan, columns[0], columns[1], kind)
+                return fitting.averaged(columns[0], columns[1], kind)
             case "stddev":
                 return fitting.deviation(columns[0], columns[-1])
         if self._arkflows and pa.types.is_null(kind):
