@@ -6,15 +6,14 @@ key groups: every new subtask gets the runs that overlap its range, with clipped
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from arkflow_kernel.ids import ChainId, JobId, OperatorId
+from arkflow_kernel.ids import ChainId, EventTimeMs, JobId, OperatorId
 from arkflow_kernel.job_plan_record import JobPlan, PlannedChain, plan_of
 from arkflow_kernel.job_record import CheckpointEntry, ClaimEntry
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
-from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.snapshot import ChainSnapshot, LaneSnapshot, ObjectRef, RunRef, StateSnapshot
 
 STATE_FORMAT_VERSION: Final = 1
@@ -205,10 +204,13 @@ class _Checks:
                     "that were not: keep them in chains of their own"
                 )
             states = tuple(self._states_for(planned))
+            read = self._read_by(planned)
             yield ChainSnapshot(
                 chain=planned.chain,
                 tasks=planned.tasks,
-                sources=self._splits_for(planned),
+                sources=() if read is None else read.sources,
+                times=() if read is None else read.times,
+                watermark=_lowest_watermark(snapshots),
                 inputs=tuple(inputs[c.channel] for c in plan.inputs if c.channel in inputs),
                 finished=finished == {True},
                 states=states,
@@ -228,12 +230,13 @@ class _Checks:
         hosts = self._old.hosts(source)
         return any(self._snapshots[chain.chain].sources for chain in hosts)
 
-    def _splits_for(self, chain: PlannedChain) -> tuple[SplitPosition, ...]:
+    def _read_by(self, chain: PlannedChain) -> ChainSnapshot | None:
+        """The chain that had the source of this one, and so its splits and their event times."""
         for operator in chain.operators:
             for host in self._old.hosts(operator.operator):
                 if operator.role == "source" and host.subtask == chain.subtask:
-                    return self._snapshots[host.chain].sources
-        return ()
+                    return self._snapshots[host.chain]
+        return None
 
     def _states_for(self, chain: PlannedChain) -> Iterator[StateSnapshot]:
         for operator in chain.operators:
@@ -264,6 +267,13 @@ class _Checks:
         needed = {run.object for state in states for run in state.runs}
         found = {ref.name: ref for chain in self._record.chains for ref in chain.objects}
         return tuple(ref for name, ref in found.items() if name in needed)
+
+
+def _lowest_watermark(chains: Iterable[ChainSnapshot]) -> EventTimeMs | None:
+    """What all operators of a chain that was made of these have had; None if one had nothing."""
+    found = [chain.watermark for chain in chains]
+    known = [watermark for watermark in found if watermark is not None]
+    return min(known) if known and len(known) == len(found) else None
 
 
 def _share(old: PlannedChain, new: PlannedChain) -> bool:

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from arkflow_kernel.ids import JobId, WallMs
+from arkflow_kernel.ids import EventTimeMs, JobId, SplitId, WallMs
 from arkflow_kernel.job_plan_record import plan_of
 from arkflow_kernel.job_record import CheckpointEntry
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.restore_checks import Fit, fit, inconsistency
-from arkflow_kernel.snapshot import CheckpointRecord
+from arkflow_kernel.snapshot import CheckpointRecord, SplitTime
 from arkflow_kernel.testing.log_world import graph_of, record_of
 
 JOB = JobId("orders")
@@ -32,6 +32,26 @@ def test_the_same_plan_gets_the_same_snapshots() -> None:
     entry = entry_of(graph)
     assert fit(entry, graph, job=JOB) == Fit((), entry.record.chains, ())
     assert inconsistency(entry, None) is None
+
+
+def test_event_time_goes_with_the_sources_and_is_the_lowest_of_what_is_joined() -> None:
+    """B0, W3: else rows that were late before a restart were not after it."""
+    two = graph_of(counts=2)
+    record = record_of(two, 1, 1)
+    read, *counts = record.chains
+    times = (SplitTime(SplitId("a"), EventTimeMs(70)),)
+    read = replace(read, times=times, watermark=EventTimeMs(60))
+    counts = [
+        replace(chain, watermark=EventTimeMs(at))
+        for chain, at in zip(counts, (50, 40), strict=True)
+    ]
+    entry = entry_of(two, replace(record, chains=(read, *counts)))
+    assert fit(entry, two, job=JOB).chains == entry.record.chains
+    one = fit(entry, graph_of(counts=1), job=JOB).chains
+    assert [chain.watermark for chain in one] == [60, 40]
+    assert one[0].times == times
+    unknown = replace(record, chains=(read, counts[0], replace(counts[1], watermark=None)))
+    assert fit(entry_of(two, unknown), graph_of(counts=1), job=JOB).chains[1].watermark is None
 
 
 def test_every_new_chain_gets_the_runs_that_overlap_its_key_groups() -> None:
