@@ -178,6 +178,65 @@ def test_a_drain_in_the_middle_of_a_window_releases_its_rows(tmp_path: pathlib.P
     assert 400 < len(window) < 600
 
 
+EVENTS = """
+jobs:
+  - id: events
+    version: 1
+    operators:
+      - {{id: rows, kind: source}}
+      - id: together
+        kind: window
+        key_field: k
+        config:
+          {{kind: {kind}, timestamp_field: at, key_field: k, legacy_payload: true}}
+      - id: table
+        kind: map
+        config: {{type: sql, query: "SELECT array_agg(n ORDER BY n) AS ns FROM flow"}}
+      - {{id: kept, kind: sink}}
+      - {{id: late, kind: sink}}
+    edges:
+      - {{id: a, from: rows, to: together}}
+      - {{id: b, from: together, to: table}}
+      - {{id: c, from: table, to: kept}}
+    state: {{backend: embedded_kv, durability: ephemeral}}
+    sources:
+      - operator_id: rows
+        input_type: file
+        config: {{input_type: {{type: json, path: {folder}/in.jsonl}}, batch_rows: 2}}
+        time:
+          mode: event_time
+          timestamp_field: at
+          watermark: {{out_of_orderness_ms: 2}}
+          late_event_policy: route
+          late_event_route: late
+    sinks:
+      - {{operator_id: kept, output_type: file, config: {{path: {folder}/out, format: json}}}}
+      - {{operator_id: late, output_type: file, config: {{path: {folder}/late, format: json}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "windows"),
+    [
+        ("tumbling, size_ms: 10", [[0, 1, 2, 4], [3, 5, 6], [8]]),
+        ("session, gap_ms: 5", [[0, 2], [1, 3, 4], [6], [5], [8]]),
+    ],
+)
+def test_a_job_releases_rows_by_event_time_and_routes_late_ones(
+    tmp_path: pathlib.Path, kind: str, windows: list[list[int]]
+) -> None:
+    """Rows 6 and 7 are beyond the bound. The window of 7 has ended when it comes; 6 is not late, but
+    the session beside it was released, so it is one of its own."""
+    times = [(1, "a"), (8, "b"), (3, "a"), (10, "b"), (9, "b"), (19, "a"), (14, "b"), (0, "a")]
+    rows = [{"n": n, "at": at, "k": key} for n, (at, key) in enumerate([*times, (40, "a")])]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    job = Virtual(tmp_path, EVENTS.format(folder=tmp_path, kind=kind))
+    assert job.run().kind is OutcomeKind.FINISHED
+    assert written(tmp_path) == windows
+    (late,) = [json.loads(p.read_text()) for p in (tmp_path / "late").glob("part-*")]
+    assert (late["n"], late["__arkflow_late_event_route"]) == (7, True)
+
+
 # --- a real Ray ----------------------------------------------------------------------------------
 
 

@@ -314,6 +314,31 @@ def test_rows_survive_many_checkpoints_and_merges(tmp_path: Path) -> None:
     assert released == list(expected.values())
 
 
+def test_subtasks_that_share_the_key_groups_share_the_rows(tmp_path: Path) -> None:
+    """S6: of a run each restores the rows and the tombstones of its own groups."""
+    bench = RowsBench(session(keys=("k",)), spool(tmp_path))
+    keys = [f"k{n}" for n in range(40)]
+    bench.ids(*range(40), k=keys)
+    runs = [bench.rows.written([bench.rows.seal()])]
+    bench.wall.ms = 1_005
+    bench.ids(*range(40, 60), k=keys[:20])
+    bench.tick(1_006)
+    sealed = bench.rows.seal()
+    runs.append(bench.rows.written([sealed]))
+    found: list[list[Any]] = []
+    for groups in ([0, 1], [2, 3]):
+        part = RowsBench(session(keys=("k",)))
+        mine = [
+            run.filter(pa.array([g in groups for g in run.column("group").to_pylist()]))
+            for run in runs
+            if run is not None
+        ]
+        part.rows.restore([sealed.layout, sealed.layout], mine)
+        part.ids(100, k=["another"])
+        found += id_lists(part.end())
+    assert sorted(window for window in found if window != [100]) == [[n, n + 40] for n in range(20)]
+
+
 # --- memory --------------------------------------------------------------------------------------
 
 
