@@ -1,6 +1,5 @@
 """The fields that a window aggregates as columns of raw tables, and their type ledger (S10)."""
 
-from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -100,15 +99,6 @@ class ValueColumns:
     def of(self, plan: AggregatePlan) -> ValueColumn:
         """The column of an aggregate that has a field."""
         return self._columns[plan.field or "", plan.function == DISTINCT]
-
-    def follows(self, kinds: Mapping[str, pa.DataType]) -> None:
-        """The ledger follows the value types of some columns, given by name: those of a state.
-
-        Raises `ProcessingError` if it cannot.
-        """
-        for column in self._columns.values():
-            if not column.distinct and column.name in kinds:
-                column.kind = self._kind(column, kinds[column.name])
 
     @property
     def types(self) -> tuple[pa.DataType, ...]:

@@ -1,6 +1,6 @@
 """Families: partial columns that are grouped together, and how their tables become one."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from typing import Any
 
@@ -9,20 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arkflow_kernel.window.aggregate_groups import Finish, Grouping
-from arkflow_kernel.window.aggregate_types import TAG, as_type, chunks_of, widened
+from arkflow_kernel.window.aggregate_types import TAG, as_type, widened
 from arkflow_kernel.window.partials_numbers import Partial
-
-Learn = Callable[[Mapping[str, pa.DataType]], None]
-"""Takes the value types of raw columns, given by name."""
 
 
 class Family:
     """Partial columns that are grouped together: tables go in, tables come out."""
 
-    def __init__(self, name: str, partials: Seq[Partial], learn: Learn) -> None:
+    def __init__(self, name: str, partials: Seq[Partial]) -> None:
         self.name = name
         self._partials = tuple(partials)
-        self._learn = learn
         readable = [name for partial in partials for name in partial.names]
         self.columns: tuple[str, ...] = tuple(f"p{i}" for i in range(len(readable)))
         self._readable = dict(zip(self.columns, _distinct(readable), strict=True))
@@ -59,23 +55,6 @@ class Family:
         made = [column for finish in finishes for column in finish(groups)]
         return groups.with_columns(dict(zip(self.columns, made, strict=True)))
 
-    def learn(self, restored: pa.Table) -> None:
-        """The type ledger of the aggregates follows a partial table of a snapshot (S10).
-
-        Else a batch after a restore could bring a type that cannot be merged with it. Raises
-        `ProcessingError` if the table's own types cannot follow each other.
-        """
-        self._learn(self.types_in(restored))
-
-    def types_in(self, partials: pa.Table) -> dict[str, pa.DataType]:
-        """The value types of raw columns, as far as a partial table tells them."""
-        found = {}
-        for partial in self._partials:
-            if partial.typed is not None:
-                column, place = partial.typed
-                found[column] = partials.schema.field(self.columns_of(partial)[place]).type
-        return found
-
     def concat(self, tables: Iterable[pa.Table]) -> pa.Table:
         """The rows of tables, at least one; see `concatenated`."""
         return concatenated(list(tables))
@@ -88,7 +67,7 @@ class DistinctFamily(Family):
     """
 
     def __init__(self, name: str, column: str, field: str) -> None:
-        super().__init__(name, (), _nothing)
+        super().__init__(name, ())
         self._column = column
         self._readable = {column: f"{field}_value", column + TAG: f"{field}_value{TAG}"}
 
@@ -96,14 +75,6 @@ class DistinctFamily(Family):
     def extra(self) -> tuple[str, ...]:
         """The value and its tag."""
         return self._column, self._column + TAG
-
-    def concat(self, tables: Iterable[pa.Table]) -> pa.Table:
-        """The rows of tables, at least one, of values of any types: their tags tell them apart."""
-        found = list(tables)
-        kinds = {table.schema.field(self._column).type for table in found}
-        if _BYTES in kinds and _WORDS in kinds:
-            found = [_with_bytes(table, self._column) for table in found]
-        return concatenated(found)
 
     def group(self, raw: pa.Table, by: Seq[str]) -> pa.Table:
         """The distinct values of each group."""
@@ -114,24 +85,6 @@ class DistinctFamily(Family):
     def combine(self, partials: pa.Table, by: Seq[str]) -> pa.Table:
         """The distinct values of each group."""
         return self._table(Grouping(partials, (*by, *self.extra)), ())
-
-
-_BYTES = pa.large_binary()
-_WORDS = pa.int64()
-
-
-def _with_bytes(table: pa.Table, name: str) -> pa.Table:
-    """The table, its words as bytes."""
-    column: Any = table.column(name)
-    if column.type != _WORDS:
-        return table
-    chunks = [chunk.view(pa.binary(8)).cast(_BYTES) for chunk in chunks_of(column)]
-    place = table.schema.get_field_index(name)
-    return table.set_column(place, name, pa.chunked_array(chunks, _BYTES))
-
-
-def _nothing(kinds: Mapping[str, pa.DataType]) -> None:
-    """Values of any types stand beside each other, so there is nothing to learn."""
 
 
 def concatenated(tables: Seq[pa.Table]) -> pa.Table:

@@ -29,7 +29,7 @@ from arkflow_kernel.window.aggregate_results import COUNT_TYPE, Fitting, Where
 from arkflow_kernel.window.aggregate_types import as_type, read_type
 from arkflow_kernel.window.partials_edges import Edge
 from arkflow_kernel.window.partials_moments import Moments
-from arkflow_kernel.window.partials_numbers import Extreme, Kind, Partial, RowCount, Sum, ValueCount
+from arkflow_kernel.window.partials_numbers import Extreme, Partial, RowCount, Sum, ValueCount
 
 PANES = "panes"
 """Name of the main family."""
@@ -51,16 +51,14 @@ class Aggregates:
         self._operator = operator
         self._values = ValueColumns(plan.aggregates, operator)
         self._arkflows = _is_arkflows(plan.aggregates)
-        self._main = Family(PANES, self._needed(), self._values.follows)
+        self._main = Family(PANES, self._needed())
         self._distinct = self._distinct_families()
         self.families: tuple[Family, ...] = (self._main, *self._distinct.values())
 
     def _needed(self) -> list[Partial]:
-        """The partials of all aggregates, each once; those that are of no type, with theirs."""
-        found = dict.fromkeys(each for plan in self._aggregates for each in self._partials(plan))
-        typed = {partial.typed[0] for partial in found if partial.typed is not None}
-        sums = [partial for partial in found if isinstance(partial, Sum)]
-        return [*found, *(Kind(s.column, s.field) for s in sums if s.column not in typed)]
+        """The partials of all aggregates, each once."""
+        found = (each for plan in self._aggregates for each in self._partials(plan))
+        return list(dict.fromkeys(found))
 
     def _distinct_families(self) -> dict[str, Family]:
         """The family of each raw column of a count_distinct, named after the first of them."""
@@ -127,7 +125,6 @@ class Aggregates:
         outside of its type.
         """
         table = tables[PANES]
-        self._values.follows(self._main.types_in(table))
         fitting = Fitting(self._operator, where or str, self._null_on_overflow)
         columns = [table.column(name) for name in by]
         for plan in self._aggregates:

@@ -36,11 +36,6 @@ class Edge:
         name = f"{self.field}_{'last' if self.last else 'first'}"
         return f"{name}_at", name
 
-    @property
-    def typed(self) -> tuple[str, int]:
-        """The second column."""
-        return self.column, 1
-
     def of_rows(self, asked: Grouping) -> Finish:
         """The edge of values."""
         values = one_array(asked.column(self.column))

@@ -37,11 +37,6 @@ class Moments:
         """Four columns."""
         return tuple(f"{self.field}_{part}" for part in ("n", "mean", "mean_low", "m2"))
 
-    @property
-    def typed(self) -> None:
-        """Moments of all value types are alike."""
-        return None
-
     def of_rows(self, asked: Grouping) -> Finish:
         """Moments of values."""
         values = one_array(asked.column(self.column))

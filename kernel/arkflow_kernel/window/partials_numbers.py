@@ -33,11 +33,6 @@ class Partial(Protocol):
         """What its columns are called in runs."""
         ...
 
-    @property
-    def typed(self) -> tuple[str, int] | None:
-        """A raw column, and which of its own columns has the value type of that; or None."""
-        ...
-
     def of_rows(self, asked: Grouping) -> Finish:
         """Ask for what it needs of a raw table, which `asked` groups."""
         ...
@@ -52,7 +47,6 @@ class RowCount:
     """How many rows there are: int64."""
 
     names: tuple[str, ...] = ("rows",)
-    typed: None = None
 
     def of_rows(self, asked: Grouping) -> Finish:
         """Count rows."""
@@ -74,11 +68,6 @@ class ValueCount:
     def names(self) -> tuple[str, ...]:
         """One column."""
         return (f"{self.field}_count",)
-
-    @property
-    def typed(self) -> None:
-        """A count is of no type but its own."""
-        return None
 
     def of_rows(self, asked: Grouping) -> Finish:
         """Count values."""
@@ -104,11 +93,6 @@ class Sum:
     def names(self) -> tuple[str, ...]:
         """One column."""
         return (f"{self.field}_sum",)
-
-    @property
-    def typed(self) -> None:
-        """Sums of several value types are of one type."""
-        return None
 
     def of_rows(self, asked: Grouping) -> Finish:
         """Sum values."""
@@ -174,11 +158,6 @@ class Extreme:
         """One column."""
         return (f"{self.field}_{self.function}",)
 
-    @property
-    def typed(self) -> tuple[str, int]:
-        """Its column."""
-        return self.column, 0
-
     def of_rows(self, asked: Grouping) -> Finish:
         """The extreme of values."""
         return self._extreme(asked, asked.column(self.column))
@@ -198,35 +177,6 @@ class Extreme:
             number = asked.ask(_viewed(values, pa.int64()), self.function)
             return lambda groups: (_viewed(groups.answer(number), kind),)
         return _just(asked.ask(values, self.function))
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """Only nulls, of the value type: where nothing else tells of what type the summed values were.
-
-    So tables know it alone, also after a restore: a sum of Float32 is a Float64 until it leaves.
-    """
-
-    column: str
-    field: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """One column."""
-        return (f"{self.field}_type",)
-
-    @property
-    def typed(self) -> tuple[str, int]:
-        """Its column."""
-        return self.column, 0
-
-    def of_rows(self, asked: Grouping) -> Finish:
-        """Nulls of the type of values."""
-        return _nulls(asked.column(self.column).type)
-
-    def of_partials(self, asked: Grouping, columns: Seq[str]) -> Finish:
-        """Nulls of the same type."""
-        return _nulls(asked.column(columns[0]).type)
 
 
 _MAGNITUDE = np.int64(INT64_MAX)
@@ -274,4 +224,4 @@ def _nulls(kind: pa.DataType) -> Finish:
     return finish
 
 
-__all__ = ["Extreme", "Kind", "Partial", "RowCount", "Sum", "ValueCount"]
+__all__ = ["Extreme", "Partial", "RowCount", "Sum", "ValueCount"]
