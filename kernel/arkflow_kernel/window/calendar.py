@@ -20,6 +20,7 @@ from arkflow_kernel.window.assign import INT64_MAX, INT64_MIN, Times, Windows
 
 _DAY_MS = 86_400_000
 _MARGIN_MS = 400 * _DAY_MS
+_NEAR_DAYS = 62
 _KNOWN_MAX = 1 << 16
 """Begins that are remembered; all are forgotten beyond."""
 
@@ -94,7 +95,11 @@ class CalendarPanes:
         """The begins of all windows near any of the times, without gaps near each, rising."""
         if not len(times):
             return np.zeros(1, np.int64)
-        days = np.unique((times - self._offset) // _DAY_MS)
+        first, last = ((int(t) - self._offset) // _DAY_MS for t in (times.min(), times.max()))
+        if last - first <= _NEAR_DAYS:
+            days: Times = np.arange(first, last + 1, dtype=np.int64)
+        else:
+            days = np.unique((times - self._offset) // _DAY_MS)
         # A zone is less than two days away from UTC; the next window's begin is the end.
         lows, highs = self._number(days - 2), self._number(days + 2) + 1
         steps = range(int((highs - lows).max()) + 1)
