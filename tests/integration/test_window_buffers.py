@@ -225,8 +225,9 @@ jobs:
 def test_a_job_releases_rows_by_event_time_and_routes_late_ones(
     tmp_path: pathlib.Path, kind: str, windows: list[list[int]]
 ) -> None:
-    """Rows 6 and 7 are beyond the bound. The window of 7 has ended when it comes; 6 is not late, but
-    the session beside it was released, so it is one of its own."""
+    """Rows 6 and 7 are beyond the bound. The window of 7 has ended when it comes. 6 is not late,
+    but the session beside it was released, so it is one of its own.
+    """
     times = [(1, "a"), (8, "b"), (3, "a"), (10, "b"), (9, "b"), (19, "a"), (14, "b"), (0, "a")]
     rows = [{"n": n, "at": at, "k": key} for n, (at, key) in enumerate([*times, (40, "a")])]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
