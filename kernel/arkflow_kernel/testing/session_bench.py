@@ -42,6 +42,7 @@ def session_plan(
     aggregates: tuple[AggregatePlan, ...] = PLAIN,
     key_fields: tuple[str, ...] = ("k",),
     event_time: bool = True,
+    plain: bool | None = None,
     max_bytes: int | None = None,
     memory_bytes: int | None = None,
 ) -> OperatorPlan:
@@ -51,7 +52,7 @@ def session_plan(
         "ts",
         gap_ms=gap_ms,
         aggregates=aggregates,
-        plain=aggregates == PLAIN,
+        plain=aggregates == PLAIN if plain is None else plain,
         event_time=event_time,
         late=late,
         allowed_lateness_ms=lateness_ms,
