@@ -7,6 +7,7 @@ here is a function of its arguments, so the upload lane may use it, too.
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow as pa
 from arkflow_kernel.ids import EARLIEST
 from arkflow_kernel.limits import INT64_MAX, INT64_MIN
 from arkflow_kernel.state.arrow_numpy import as_array
+from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.window.keys import KeyForm
 from arkflow_kernel.window.pane_tables import (
     AFTER,
@@ -24,10 +26,11 @@ from arkflow_kernel.window.pane_tables import (
     Held,
     PaneTable,
     buckets_of,
+    in_buckets,
     read_from,
 )
 
-_AT_ONCE_ROWS = 1 << 19
+_AT_ONCE_ROWS = 1 << 18
 """Tables of fewer rows are grouped at once."""
 
 
@@ -82,10 +85,19 @@ class PaneMerger:
         after = [AFTER] if AFTER in table.column_names else []
         return [PANE, *after, *self.form.names]
 
-    def grouped(self, raw: Seq[pa.Table]) -> pa.Table:
+    def grouped(self, raw: Seq[pa.Table]) -> PaneTable:
         """Partials of raw tables, at least one."""
         joined = self.joined(raw)
-        return self.family.group(joined, self.by(joined)).combine_chunks()
+        by = self.by(joined)
+        if joined.num_rows <= _AT_ONCE_ROWS:
+            return PaneTable.of(self.family.group(joined, by).combine_chunks())
+        ordered, bounds = in_buckets(joined, self.buckets(joined))
+        pieces = [
+            self.family.group(ordered.slice(start, end - start), by)
+            for start, end in pairwise(bounds.tolist())
+            if end > start
+        ]
+        return self._of_pieces(pieces, np.diff(bounds) > 0)
 
     def combined(self, tables: Seq[pa.Table], by: Seq[str] | None = None) -> pa.Table:
         """Partials of partials, at least one table; by all that they are apart by if not told."""
@@ -121,9 +133,17 @@ class PaneMerger:
             return PaneTable.of(self.combined(found).combine_chunks()) if found else None
         ordered = [each.ordered(self.buckets) for each in held]
         pieces = list(self.by_bucket(ordered))
-        bounds = np.cumsum([0, *(piece.num_rows for piece in pieces)])
-        pieces = [piece for piece in pieces if piece.num_rows]
-        return PaneTable.of(self.joined(pieces).combine_chunks(), bounds) if pieces else None
+        filled = np.array([piece.num_rows > 0 for piece in pieces])
+        if not filled.any():
+            return None
+        return self._of_pieces([piece for piece in pieces if piece.num_rows], filled)
+
+    def _of_pieces(self, pieces: list[pa.Table], filled: Mask) -> PaneTable:
+        """The tables of those buckets that are filled, in order."""
+        sizes = np.zeros(BUCKETS, np.int64)
+        sizes[filled] = [piece.num_rows for piece in pieces]
+        bounds = np.concatenate(([0], np.cumsum(sizes)))
+        return PaneTable.of(self.joined(pieces).combine_chunks(), bounds)
 
     def size(self, held: Seq[Held]) -> int:
         """Bytes of all of some tables once they are merged, without doing it."""

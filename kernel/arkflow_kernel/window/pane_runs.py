@@ -11,7 +11,7 @@ these merge, or when most of a table is such.
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,12 +32,19 @@ from arkflow_kernel.window.pane_tables import BUCKETS, PANE, Held, PaneTable, re
 from arkflow_kernel.window.rows_of_keys import rows_of_keys
 
 RAW_ROWS = 1 << 16
-"""So many raw rows are grouped at once."""
+"""So many raw rows are grouped at once; up to `_RAW_ROWS_MAX` while that leaves many partials."""
+
+_RAW_ROWS_MAX = 1 << 20
+_RAW_SHARE = 8
+"""Raw rows take at most this part of the memory budget."""
+
+_MANY, _FEW = 0.25, 0.0625
+"""Partials of a raw row: from which on more, and up to which less rows are grouped at once."""
 
 PIECE_ROWS = 1 << 16
 """Rows of one part of a firing, about."""
 
-_RAW_TABLES = 64
+_RAW_TABLES_MAX = 256
 
 
 class ValueLedger(Protocol):
@@ -94,6 +101,7 @@ class PaneRuns:
         self._sealed = PaneSide()
         self._let_go_below: int | None = None
         self._room = max_bytes
+        self._raw_rows = RAW_ROWS
         self._spool: Spool | None = None
         self._known_panes: Times | None = None
         self._sample: pa.Table | None = None
@@ -160,7 +168,7 @@ class PaneRuns:
             below = self._let_go_below
             held = [kept for each in held if (kept := each.let_go(below)) is not None]
         fresh = [each.table for each in (*self._staged, raw)]
-        size = merger.size([*held, PaneTable.of(merger.grouped(fresh))])
+        size = merger.size([*held, merger.grouped(fresh)])
         self._room = max(0, self._max_bytes - size)
         if size > self._max_bytes:
             cause = (
@@ -263,10 +271,23 @@ class PaneRuns:
                 side.let_go(self._let_go_below)
             self._let_go_below = None
             self._known_panes = None
-        raw = [each.rows for side in self._sides() for each in side.raw]
-        if len(raw) >= _RAW_TABLES or sum(raw) >= RAW_ROWS:
-            self._group_raw()
+        self._raw_due()
         self._spill()
+
+    def _raw_due(self) -> None:
+        """Group raw rows if they are enough. Where they leave many partials, more are enough: so
+        fewer tables have the same keys.
+        """
+        raw = [each for side in self._sides() for each in side.raw]
+        rows, size = sum(each.rows for each in raw), sum(each.size for each in raw)
+        large = self._budget is not None and size * _RAW_SHARE > self._budget
+        if rows < self._raw_rows and not large and len(raw) < _RAW_TABLES_MAX:
+            return
+        left = self._group_raw()
+        if left > _MANY and not large:
+            self._raw_rows = min(2 * self._raw_rows, _RAW_ROWS_MAX)
+        elif left < _FEW:
+            self._raw_rows = max(self._raw_rows // 2, RAW_ROWS)
 
     def _sides(self) -> tuple[PaneSide, PaneSide]:
         return self._sealed, self._fresh
@@ -274,11 +295,10 @@ class PaneRuns:
     def _merger(self) -> PaneMerger:
         return PaneMerger(self._family, self._ledger.form, self._max_parallelism)
 
-    def _group_raw(self) -> None:
-        """Partials instead of the raw rows of items that are settled."""
+    def _group_raw(self) -> float:
+        """Partials instead of the raw rows of items that are settled; how many a row became."""
         merge_bytes = None if self._budget is None else self._budget // 4
-        for side in self._sides():
-            side.group(self._merger(), merge_bytes)
+        return max([side.group(self._merger(), merge_bytes) for side in self._sides()])
 
     # --- local files (S5) ----------------------------------------------------------------------
 
@@ -320,7 +340,7 @@ class PaneRuns:
         held = [each for side in sides for each in side.held]
         raw = [each.table for side in sides for each in side.raw]
         if raw:
-            held.append(PaneTable.of(merger.grouped(raw)))
+            held.append(merger.grouped(raw))
         return self._run(held, merger, layout)
 
     def merged(

@@ -40,11 +40,7 @@ class RawRows:
     @classmethod
     def of(cls, table: pa.Table) -> "RawRows":
         """The rows in memory of their own: those of a batch may hold a whole frame."""
-        columns: dict[str, Any] = {}
-        for name in table.column_names:
-            column: Any = table.column(name)
-            columns[name] = pa.concat_arrays([*column.chunks, pa.nulls(0, column.type)])
-        owned = pa.table(columns)
+        owned = pa.table([_owned(column) for column in table.columns], table.column_names)
         return cls(owned, panes_of(owned)[0], owned.nbytes)
 
     @property
@@ -61,6 +57,17 @@ class RawRows:
         panes: Any = self.table.column(PANE)
         table = self.table.filter(pa.array(np.asarray(panes) >= first))
         return RawRows(table, self.panes[self.panes >= first], table.nbytes)
+
+
+def _owned(column: Any) -> Any:
+    """A column whose buffers are part of nothing larger."""
+    if column.num_chunks == 1:
+        chunk = column.chunk(0)
+        buffers = [buffer for buffer in chunk.buffers() if buffer is not None]
+        size = sum(buffer.size for buffer in buffers)
+        if size <= 2 * chunk.nbytes + 256 and all(each.parent is None for each in buffers):
+            return column
+    return pa.concat_arrays([*column.chunks, pa.nulls(0, column.type)])
 
 
 @dataclass(slots=True)
@@ -110,18 +117,23 @@ class PaneSide:
         for number, each in enumerate(self.held):
             self.held[number] = each.ordered(merger.buckets)
 
-    def group(self, merger: PaneMerger, merge_bytes: int | None) -> None:
-        """Partials instead of the raw rows; then merge tables that are alike, up to some bytes."""
-        if not self.raw:
-            return
+    def group(self, merger: PaneMerger, merge_bytes: int | None) -> float:
+        """Partials instead of the raw rows; then merge tables that are alike, up to some bytes.
+
+        How many rows of partials a raw row became; 0 without raw rows.
+        """
+        rows = self.raw_rows
+        if not rows:
+            return 0.0
         table = merger.grouped([each.table for each in self.raw])
         self.raw = []
-        if table.num_rows:
-            self.held.append(PaneTable.of(table))
+        if table.span.rows:
+            self.held.append(table)
         while (due := self._due(merge_bytes)) is not None:
             merged = merger.merged([self.held[number] for number in due])
             rest: list[Held] = [each for n, each in enumerate(self.held) if n not in due]
             self.held = rest if merged is None else [*rest, merged]
+        return table.span.rows / rows
 
     def _due(self, merge_bytes: int | None) -> list[int] | None:
         """Numbers of tables to merge: in memory, alike in size, not too many bytes."""
@@ -132,9 +144,12 @@ class PaneSide:
                 tiers.setdefault(tier, []).append(number)
         for numbers in tiers.values():
             if len(numbers) >= _FAN_IN:
-                size = sum(self.held[number].memory_bytes for number in numbers)
-                if merge_bytes is None or size <= merge_bytes:
-                    return numbers
+                sizes = np.cumsum([self.held[number].memory_bytes for number in numbers])
+                fit = len(sizes)
+                if merge_bytes is not None:
+                    fit = int(np.searchsorted(sizes, merge_bytes, side="right"))
+                if fit > 1:
+                    return numbers[:fit]
         return None
 
     def spill(self, merger: PaneMerger, spool: "Spool") -> None:

@@ -27,6 +27,8 @@ AFTER = "after"
 BUCKETS = 128
 """Into so many parts a table can be read."""
 
+_FEW_CHANGES = 256
+
 Places = npt.NDArray[np.int64]
 
 
@@ -35,8 +37,27 @@ def buckets_of(hashes: Words, max_parallelism: int) -> npt.NDArray[np.uint8]:
     return ((hashes // np.uint64(max_parallelism)) % np.uint64(BUCKETS)).astype(np.uint8)
 
 
+def in_buckets(table: pa.Table, buckets: npt.NDArray[np.uint8]) -> tuple[pa.Table, Places]:
+    """The rows in order of their bucket; and where each bucket begins, and the end."""
+    order: Any = pa.array(np.argsort(buckets, kind="stable"))
+    counts = np.bincount(buckets, minlength=BUCKETS)
+    return table.take(order).combine_chunks(), np.concatenate(([0], np.cumsum(counts)))
+
+
 def panes_of(table: pa.Table) -> tuple[Times, Places]:
     """The panes that a table's rows are of, in order, and how many rows each has."""
+    starts = _numbers(table)
+    if len(starts) and starts[0] == starts[-1] and (starts == starts[0]).all():
+        return starts[:1].copy(), np.array([len(starts)], np.int64)
+    changes = np.flatnonzero(starts[1:] != starts[:-1]) + 1
+    if len(changes) <= _FEW_CHANGES:  # rows come in order, mostly
+        firsts = np.concatenate(([0], changes)) if len(starts) else changes
+        each = starts[firsts]
+        sizes = np.diff(np.append(firsts, len(starts)))
+        if (each[1:] > each[:-1]).all():
+            return each, sizes
+        panes, places = np.unique(each, return_inverse=True)
+        return panes, np.bincount(places, sizes).astype(np.int64)
     counted: Any = pc.value_counts(table.column(PANE))
     panes = np.asarray(counted.field("values"), dtype=np.int64)
     counts = np.asarray(counted.field("counts"), dtype=np.int64)
@@ -113,11 +134,8 @@ class PaneTable:
         """The same rows in order of bucket."""
         if self.bounds is not None:
             return self
-        found = buckets(self.table)
-        order = np.argsort(found, kind="stable")
-        bounds = np.searchsorted(found[order], np.arange(BUCKETS + 1))
-        rows: Any = pa.array(order)
-        return replace(self, table=self.table.take(rows), bounds=bounds)
+        table, bounds = in_buckets(self.table, buckets(self.table))
+        return replace(self, table=table, bounds=bounds)
 
     def read(self, first: int, last: int, low: int = 0, high: int = BUCKETS) -> pa.Table:
         """The rows of panes first <= pane < last and buckets low <= bucket < high.
@@ -209,6 +227,7 @@ __all__ = [
     "PaneSpan",
     "PaneTable",
     "buckets_of",
+    "in_buckets",
     "panes_of",
     "read_from",
 ]
