@@ -107,6 +107,8 @@ def status_text(told: dict[str, Any]) -> str:
     if told["restarts"]:
         lines.append(f"  restarts  {told['restarts']:,}; the figures are of the last attempt")
     lines += _time_lines(told)
+    if told.get("evicted_rows"):
+        lines.append(f"  evicted   {told['evicted_rows']:,} rows of windows with too many keys")
     for wait in told["waits"]:
         seconds = wait["waited_ms"] / 1000
         what = f"{wait['on']}: {wait['detail']}"

@@ -45,6 +45,7 @@ def status_values(running: RunningJob, started_at: str, now_ms: WallMs) -> dict[
         "skipped_rows": shown.skipped,
         "late_rows": shown.late,
         "untimed_rows": shown.untimed,
+        "evicted_rows": shown.evicted,
         "event_time": [_time(each, now_ms) for each in shown.times],
         "waits": [
             {"chain": chain, "on": wait.on, "detail": wait.detail, "waited_ms": wait.waited_ms}

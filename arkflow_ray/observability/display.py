@@ -186,6 +186,8 @@ def _progress(job: JobFigures, rate: float) -> str:
     parts.append(f"{rate:,.0f} rows/s, {job.bad:,} bad")
     if job.late:
         parts.append(f"{job.late:,} late")
+    if job.evicted:
+        parts.append(f"{job.evicted:,} evicted")
     if job.checkpoint is not None and job.checkpoint.last:
         parts.append(f"checkpoint {job.checkpoint.last}")
     if job.restarts:
@@ -206,6 +208,7 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
             "skipped_rows": job.skipped,
             "late_rows": job.late,
             "untimed_rows": job.untimed,
+            "evicted_rows": job.evicted,
             "restarts": job.restarts,
             "checkpoint": None if job.checkpoint is None else asdict(job.checkpoint),
             "channels": {str(each.channel): _figures(each) for each in job.channels},

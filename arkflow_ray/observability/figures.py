@@ -13,7 +13,12 @@ from arkflow_kernel.ids import ChainId
 from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobState, JobStatus
-from arkflow_ray.observability.time_figures import TimeFigures, late_rows, time_figures
+from arkflow_ray.observability.time_figures import (
+    TimeFigures,
+    evicted_rows,
+    late_rows,
+    time_figures,
+)
 
 RATE_WINDOW_S = 5.0
 """Rates are means over this many seconds: reports come once a second."""
@@ -50,8 +55,9 @@ class JobFigures:
     """One job's counters at one moment. `written` is rows per sink; `ready` of `chains` run.
 
     `late` rows came too late for a window, `untimed` ones had no event time; both were dropped or
-    routed. `channels` are all channels between chains, as their senders see them; `processes` those
-    of the chains that have reported what they use; `times` where chains are in event time.
+    routed. `evicted` ones were let go of by windows that held too many keys. `channels` are all
+    channels between chains, as their senders see them; `processes` those of the chains that have
+    reported what they use; `times` where chains are in event time.
     After a restart the counters are those of the running attempt.
     """
 
@@ -70,6 +76,7 @@ class JobFigures:
     checkpoint: CheckpointFigures | None = None
     late: int = 0
     untimed: int = 0
+    evicted: int = 0
     times: tuple[TimeFigures, ...] = ()
 
     @property
@@ -80,7 +87,7 @@ class JobFigures:
 
 def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
     """What `status` says about a job: rows that its sources read and its sinks were given."""
-    read = bad = skipped = late = untimed = 0
+    read = bad = skipped = late = untimed = evicted = 0
     written: dict[str, int] = {}
     channels: list[ChannelStatistics] = []
     for plan in graph.chains:
@@ -92,6 +99,7 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         skipped += chain.skipped_rows
         channels += chain.channels
         late += late_rows(chain)
+        evicted += evicted_rows(chain)
         untimed += chain.invalid_times
         if plan.source is not None:
             read += chain.rows_in + chain.bad_rows + chain.skipped_rows + chain.invalid_times
@@ -115,6 +123,7 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         _checkpoint(graph, status),
         late,
         untimed,
+        evicted,
         time_figures(graph, status),
     )
 

@@ -41,9 +41,9 @@ class JobResult:
 
     `rows_written` is per sink what was handed to it: all of it is confirmed if the job finished
     or was stopped, and perhaps not the last of it if it failed or was cancelled. `late_rows` came
-    too late for a window, `untimed_rows` had no event time. Figures of a job
-    that lost its process are the last that were reported, those of one that was restarted belong
-    to its last attempt.
+    too late for a window, `untimed_rows` had no event time, `evicted_rows` were let go of by
+    windows with too many keys. Figures of a job that lost its process are the last that were
+    reported, those of one that was restarted belong to its last attempt.
     """
 
     job: str
@@ -58,6 +58,7 @@ class JobResult:
     checkpoint: CheckpointFigures | None = None
     late_rows: int = 0
     untimed_rows: int = 0
+    evicted_rows: int = 0
 
     @property
     def rows_per_s(self) -> float | None:
@@ -86,6 +87,7 @@ class JobResult:
             "skipped_rows": self.skipped_rows,
             "late_rows": self.late_rows,
             "untimed_rows": self.untimed_rows,
+            "evicted_rows": self.evicted_rows,
             "duration_s": round(self.duration_s, 3),
             "rows_per_s": None if self.rows_per_s is None else round(self.rows_per_s, 1),
             "restarts": self.restarts,
@@ -111,6 +113,7 @@ def job_result(last: JobFigures, outcome: JobOutcome, duration_s: float) -> JobR
         last.checkpoint,
         last.late,
         last.untimed,
+        last.evicted,
     )
 
 
@@ -145,6 +148,8 @@ def _text(result: JobResult, types: Mapping[str, str]) -> str:
         lines.append(f"  late     {_rows(result.late_rows)}")
     if result.untimed_rows:
         lines.append(f"  no time  {_rows(result.untimed_rows)}")
+    if result.evicted_rows:
+        lines.append(f"  evicted  {_rows(result.evicted_rows)}")
     if result.restarts:
         lines.append(f"  restarts {result.restarts:,}; the figures are those of the last attempt")
     if result.checkpoint is not None:

@@ -20,7 +20,8 @@ class TimeFigures:
 
     `watermark` is in milliseconds since 1970, None before the first; `idle`: all that feeds it is.
     `late_rows` came too late for a window of the chain, `untimed_rows` had no time (both dropped
-    or routed), `ahead_rows` were too far in the future to move the watermark.
+    or routed), `ahead_rows` were too far in the future to move the watermark, `evicted_rows` went
+    with the oldest window because a window held too many keys (N6).
     """
 
     chain: ChainId
@@ -29,6 +30,7 @@ class TimeFigures:
     late_rows: int = 0
     untimed_rows: int = 0
     ahead_rows: int = 0
+    evicted_rows: int = 0
 
 
 def time_figures(graph: ExecutionGraph, status: JobStatus) -> tuple[TimeFigures, ...]:
@@ -48,12 +50,18 @@ def _figures(chain: ChainStatistics) -> TimeFigures:
         late_rows(chain),
         chain.invalid_times,
         chain.ahead_rows,
+        evicted_rows(chain),
     )
 
 
 def late_rows(chain: ChainStatistics) -> int:
     """Rows that came too late for the windows of a chain."""
     return sum(counts.late for counts in chain.operators)
+
+
+def evicted_rows(chain: ChainStatistics) -> int:
+    """Rows that windows of a chain had to let go of (N6)."""
+    return sum(counts.evicted for counts in chain.operators)
 
 
 def time_text(time_ms: int) -> str:
@@ -65,4 +73,4 @@ def time_text(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-__all__ = ["TimeFigures", "late_rows", "time_figures", "time_text"]
+__all__ = ["TimeFigures", "evicted_rows", "late_rows", "time_figures", "time_text"]

@@ -135,6 +135,7 @@ def test_a_result_is_told_in_json() -> None:
                 "skipped_rows": 9,
                 "late_rows": 0,
                 "untimed_rows": 0,
+                "evicted_rows": 0,
                 "duration_s": 2.0,
                 "rows_per_s": 1000.0,
                 "restarts": 0,

@@ -35,7 +35,10 @@ READ = ChainStatistics(
     operators=(OperatorCounts(OperatorId("m"), rows_in=10, rows_out=10),),
 )
 FIRED = ChainStatistics(
-    ChainId("b-0"), rows_in=10, idle=True, operators=(OperatorCounts(OperatorId("w"), late=3),)
+    ChainId("b-0"),
+    rows_in=10,
+    idle=True,
+    operators=(OperatorCounts(OperatorId("w"), late=3, evicted=4),),
 )
 
 
@@ -55,13 +58,13 @@ def _status() -> JobStatus:
 
 SHOWN = (
     TimeFigures(ChainId("a-0"), NOON, idle=False, untimed_rows=2, ahead_rows=1),
-    TimeFigures(ChainId("b-0"), None, idle=True, late_rows=3),
+    TimeFigures(ChainId("b-0"), None, idle=True, late_rows=3, evicted_rows=4),
 )
 
 
 def test_figures_tell_watermarks_and_what_no_window_took() -> None:
     found = figures(_graph(), _status())
-    assert (found.late, found.untimed, found.times) == (3, 2, SHOWN)
+    assert (found.late, found.untimed, found.evicted, found.times) == (3, 2, 4, SHOWN)
     assert found.read == 12, "rows without a time were read, too"
 
 
@@ -75,7 +78,7 @@ def _late(late: int, untimed: int) -> JobFigures:
 
 def test_a_result_tells_late_rows_and_rows_without_a_time() -> None:
     text = results_text([job_result(_late(1, 2), JobOutcome(OutcomeKind.FINISHED), 1.0)])
-    assert "  late     1 row\n  no time  2 rows\n" in text
+    assert "  late     1 row\n  no time  2 rows\n  evicted  4 rows\n" in text
     none = results_text([job_result(_late(0, 0), JobOutcome(OutcomeKind.FINISHED), 1.0)])
     assert "late" not in none
     assert "no time" not in none
@@ -88,7 +91,7 @@ def test_log_lines_tell_late_rows_and_where_chains_are(caplog: pytest.LogCapture
     display.update([_late(5, 0)])
     now_s[0] = 60.0
     display.update([_late(5, 0)])
-    assert caplog.messages[-1].endswith("0 bad, 5 late")
+    assert caplog.messages[-1].endswith("0 bad, 5 late, 4 evicted")
     fields = vars(caplog.records[-1])["fields"]
     assert (fields["late_rows"], fields["untimed_rows"]) == (5, 0)
     assert fields["event_time"]["a-0"] == {
@@ -97,6 +100,7 @@ def test_log_lines_tell_late_rows_and_where_chains_are(caplog: pytest.LogCapture
         "late_rows": 0,
         "untimed_rows": 2,
         "ahead_rows": 1,
+        "evicted_rows": 0,
     }
 
 
@@ -129,7 +133,7 @@ def _values(**job: Any) -> dict[str, Any]:
 
 def test_the_status_as_json_has_the_event_time_of_each_chain_and_its_lag() -> None:
     told = _values()
-    assert (told["late_rows"], told["untimed_rows"]) == (3, 2)
+    assert (told["late_rows"], told["untimed_rows"], told["evicted_rows"]) == (3, 2, 4)
     assert told["event_time"] == [
         {
             "chain": "a-0",
@@ -138,6 +142,7 @@ def test_the_status_as_json_has_the_event_time_of_each_chain_and_its_lag() -> No
             "late_rows": 0,
             "untimed_rows": 2,
             "ahead_rows": 1,
+            "evicted_rows": 0,
             "lag_ms": 90_000,
         },
         {
@@ -147,6 +152,7 @@ def test_the_status_as_json_has_the_event_time_of_each_chain_and_its_lag() -> No
             "late_rows": 3,
             "untimed_rows": 0,
             "ahead_rows": 0,
+            "evicted_rows": 4,
             "lag_ms": None,
         },
     ]
@@ -159,6 +165,7 @@ def test_the_status_for_a_person_says_how_far_each_chain_is() -> None:
         "1 row ahead" in lines
     )
     assert "  time      b-0: no watermark yet, idle, 3 rows late" in lines
+    assert "  evicted   4 rows of windows with too many keys" in lines
     assert "time " not in status_text(_values(event_time=False))
 
 
