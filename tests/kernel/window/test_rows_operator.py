@@ -1,4 +1,4 @@
-"""Windows that release their original rows (B.4, W6, W10, N2, N5, S2-S4, B0)."""
+"""Windows that release their original rows (N10, B.4, W6, W10, N2, N5, S2-S4, B0)."""
 
 from pathlib import Path
 from typing import Any
