@@ -55,6 +55,8 @@ from arkflow_kernel.window.session_runs import SESSIONS, SessionRuns
 
 NOTHING = OperatorResult(())
 
+_COUNTS = ("count", "count_distinct")
+
 Batches = tuple[pa.RecordBatch, ...]
 
 
@@ -90,9 +92,6 @@ class SessionOperator:
         self.runs = runs
         self._results = results
         self._journal = journal
-        self._counts = tuple(
-            a.name for a in plan.aggregates if a.function in ("count", "count_distinct")
-        )
 
     def open(self) -> None:
         """The state is opened by whoever restores it."""
@@ -305,11 +304,11 @@ class SessionOperator:
 
     def _emptied(self, final: pa.Table) -> pa.Table:
         """Rows that take back what has left: counts are 0, all other aggregates null."""
-        for aggregate in self._plan.aggregates:
-            place = final.schema.get_field_index(aggregate.name)
+        keys = final.num_columns - len(self._plan.aggregates)
+        for place, aggregate in enumerate(self._plan.aggregates, keys):
             kind = final.schema.field(place).type
             empty = pa.nulls(final.num_rows, kind)
-            if aggregate.name in self._counts:
+            if aggregate.function in _COUNTS:
                 empty = pc.fill_null(empty, pa.scalar(0, kind))
             final = final.set_column(place, aggregate.name, empty)
         return final
