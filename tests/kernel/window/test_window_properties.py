@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arkflow_kernel.event_time_gate import ROW_WATERMARK
 from arkflow_kernel.plan import AggregatePlan, LatePolicy, WindowKind, WindowPlan
+from arkflow_kernel.window import firing, pane_runs
 from tests.kernel.window.test_assign import windows_with
 from tests.kernel.window.timeline import PLAIN, Timeline, window
 
@@ -126,11 +128,8 @@ def last_of_each(rows: list[dict[str, Any]], key: str, *values: str) -> Final:
     }
 
 
-@settings(max_examples=100, deadline=None)
-@given(cases())
-def test_any_cuts_any_moves_of_time_and_any_restores_give_the_results_of_a_loop(
-    case: Case,
-) -> None:
+def proved(case: Case) -> None:
+    """Play a case and compare with the loop."""
     line = Timeline(case.plan)
     rows = played(case, line)
     held, late = expected(case)
@@ -155,7 +154,27 @@ def test_any_cuts_any_moves_of_time_and_any_restores_give_the_results_of_a_loop(
         assert len(firsts) == len(rows)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_any_cuts_any_moves_of_time_and_any_restores_give_the_results_of_a_loop(
+    case: Case,
+) -> None:
+    proved(case)
+
+
+@settings(max_examples=30, deadline=None)
+@given(cases())
+def test_so_do_small_tables_and_parts_by_key(case: Case) -> None:
+    """Every few rows are grouped, merged and fired apart, as millions are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pane_runs, "RAW_ROWS", 4)
+        patch.setattr(pane_runs, "PIECE_ROWS", 3)
+        patch.setattr(firing, "RESULT_ROWS_MAX", 5)
+        patch.setattr(firing, "_CORRECTED_MAX", 4)
+        proved(case)
+
+
+@settings(max_examples=25, deadline=None)
 @given(cases(aggregates=DISTINCT))
 def test_several_families_of_aggregates_stay_in_step(case: Case) -> None:
     rows = played(case, Timeline(case.plan))
@@ -167,7 +186,7 @@ def test_several_families_of_aggregates_stay_in_step(case: Case) -> None:
     assert last_of_each(rows, "k", "n", "different", "total") == wanted
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.permutations(
         [(day * 86_400_000 + hour * 3_600_000) for day in (-1, 0, 1) for hour in (0, 7, 8, 9)]
