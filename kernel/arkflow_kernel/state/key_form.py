@@ -121,8 +121,8 @@ def _integers(values: AnyArray, kind: pa.DataType) -> KeyPart:
 
 
 def _floats(values: AnyArray) -> KeyPart:
-    numbers = np.asarray(_numbers(values, pa.float64()), dtype=np.float64) + 0.0
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # of a NaN that signals, too
+        numbers = np.asarray(_numbers(values, pa.float64()), dtype=np.float64) + 0.0
         whole = (np.floor(numbers) == numbers) & (np.abs(numbers) <= EXACT_FLOAT_INT_MAX)
         integers = np.where(whole, numbers, 0).astype(np.int64).view(np.uint64)
     words = np.where(whole, integers, numbers.view(np.uint64))
