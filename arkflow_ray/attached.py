@@ -15,6 +15,7 @@ from types import FrameType, TracebackType
 from typing import Any, Final
 
 from arkflow_kernel.errors import ArkflowError, ClusterError, ComponentError
+from arkflow_kernel.ids import WallMs
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_ray.door.server import open_doors
 from arkflow_ray.observability.display import Display
@@ -22,6 +23,7 @@ from arkflow_ray.observability.figures import JobFigures, figures
 from arkflow_ray.observability.results import JobResult, job_result
 from arkflow_ray.observability.rows import StdoutRows
 from arkflow_ray.observability.story import JobStory
+from arkflow_ray.observability.time_story import TimeStory
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 POLL_S: Final = 0.2
@@ -156,7 +158,7 @@ class AttachedRun:
         self._started_s = time.monotonic()
         self._ended_s: dict[str, float] = {}
         self._running_ms: dict[str, int] = {}
-        self._stories: dict[str, JobStory] = {}
+        self._stories: dict[str, tuple[JobStory, TimeStory]] = {}
         self._stopping = False
         self._cancelling = False
 
@@ -204,12 +206,16 @@ class AttachedRun:
             if status.state is JobState.RUNNING:
                 self._running_ms.setdefault(running.job, status.since.now_ms)
             found.append(figures(running.graph, status))
-            self._tell(running, status)
+            self._tell(running, status, found[-1])
         return found
 
-    def _tell(self, running: RunningJob, status: JobStatus) -> None:
-        """What happened to a job since we looked last: restarts, and what stalls."""
-        for event in self._stories.setdefault(running.job, JobStory(running.job)).news(status):
+    def _tell(self, running: RunningJob, status: JobStatus, shown: JobFigures) -> None:
+        """What happened to a job since we looked last: restarts, what stalls, wrong clocks."""
+        story, times = self._stories.setdefault(
+            running.job, (JobStory(running.job), TimeStory(running.job))
+        )
+        wall_ms = WallMs(time.time_ns() // 1_000_000)
+        for event in (*story.news(status), *times.news(shown.times, wall_ms)):
             self._display.event(event)
 
     def _results(self) -> list[JobResult]:

@@ -21,6 +21,7 @@ from arkflow_ray.observability.figures import JobFigures, figures
 from arkflow_ray.observability.frame import jobs_frame
 from arkflow_ray.observability.results import job_result, results_text
 from arkflow_ray.observability.time_figures import TimeFigures, time_text
+from arkflow_ray.observability.time_story import AHEAD_MS, TimeStory
 from arkflow_ray.runtime.running import RunningJob
 
 NOON = 1_772_366_400_000
@@ -190,6 +191,19 @@ def test_a_moment_is_told_by_the_calendar_where_there_is_one(time_ms: int, text:
     assert time_text(time_ms) == text
 
 
+def test_a_watermark_ahead_of_the_clock_is_told_once_with_what_to_do() -> None:
+    story = TimeStory("orders")
+    times = [TimeFigures(ChainId("a-0"), NOON), TimeFigures(ChainId("b-0"), NOON + 1)]
+    assert story.news(times, WallMs(NOON)) == []
+    assert story.news(times, WallMs(NOON + 1 - AHEAD_MS)) == []
+    [event] = story.news(times, WallMs(NOON - 7_200_000))
+    assert event.warning
+    assert event.text.startswith("job orders: chain 'a-0' has a watermark 2 h ahead of the clock: ")
+    assert "`watermark.max_future_skew_ms`" in event.text
+    assert event.fields["ahead_ms"] == 7_200_000
+    assert story.news(times, WallMs(NOON - 7_200_000)) == []
+
+
 LATE = """\
 jobs:
   - id: late
@@ -224,3 +238,12 @@ def test_a_run_says_what_was_late_and_what_had_no_time(
     assert "  read     4 rows" in "\n".join(lines)
     assert "  late     1 row" in lines
     assert "  no time  1 row" in lines
+    assert "ahead of the clock" not in ran.err
+
+
+def test_a_run_warns_of_rows_from_the_future(cli: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "ahead.yaml"
+    path.write_text(LATE.replace('"t": 25', f'"t": {2**50}'))
+    told = cli("run", "--inline", path).err
+    assert told.count("chain 'in-0' has a watermark") == 1
+    assert "days ahead of the clock" in told
