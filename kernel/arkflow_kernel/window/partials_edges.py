@@ -67,12 +67,14 @@ class Edge:
         best = segments.greatest(moments) if self.last else segments.least(moments)
         places = np.flatnonzero(there & (moments == segments.spread(best)))
         rows, groups = segments.rows[places], segments.group_of(places)
-        if len(groups) and (groups[1:] == groups[:-1]).any():
-            rows, groups = _by_value(values, rows, groups)
         chosen = np.full(len(segments.sizes), -1, np.int64)
-        # The last one written stays: so rows that come first must be written last.
-        order = slice(None) if self.last else slice(None, None, -1)
-        chosen[groups[order]] = rows[order]
+        chosen[groups] = rows
+        tied = np.bincount(groups, minlength=len(chosen))[groups] > 1
+        if tied.any():
+            rows, groups = _by_value(values, rows[tied], groups[tied])
+            # The last one written stays: so rows that come first must be written last.
+            order = slice(None) if self.last else slice(None, None, -1)
+            chosen[groups[order]] = rows[order]
         return chosen
 
 
