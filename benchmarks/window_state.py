@@ -77,19 +77,21 @@ class Window:
 
 def keys_of(kind: str, numbers: "np.ndarray[Any, Any]") -> "pa.Array[Any]":
     """Keys of these numbers."""
-    if kind == "int64":
-        return pa.array(numbers * 1_003)
-    return pa.array([f"sensor-{n:07d}" for n in numbers.tolist()])
+    made: pa.Array[Any] = pa.array(numbers * 1_003)
+    if kind == "string":
+        made = pa.array([f"sensor-{n:07d}" for n in numbers.tolist()])
+    return made
 
 
 def rows_of(kind: str, rows: int, keys: int) -> pa.RecordBatch:
     """All rows; a pane after the other."""
     random = np.random.default_rng(keys)
     names = keys_of(kind, random.permutation(keys))
+    drawn: Any = pa.array(random.integers(0, keys, rows))
     return pa.record_batch(
         {
             "pane": pa.array(np.arange(rows) // PANE_ROWS * PANE_MS),
-            "k": names.take(pa.array(random.integers(0, keys, rows))),
+            "k": names.take(drawn),
             "v": pa.array(random.integers(1, 100_000, rows)),
         }
     )

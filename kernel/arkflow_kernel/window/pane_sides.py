@@ -180,10 +180,8 @@ class Spool:
         for number, each in enumerate(held):
             held[number] = each.ordered(merger.buckets)
         self._files += 1
-        folder = self._folder()
-        folder.mkdir(parents=True, exist_ok=True)
         counts: dict[int, int] = {}
-        path = folder / f"{self._prefix}-{self._files}.spill"
+        path = self._folder() / f"{self._prefix}-{self._files}.spill"
         file = SpillFile(path, _counted(merger.by_bucket(held), counts), self._operator)
         panes = np.array(sorted(counts), np.int64)
         rows = np.array([counts[pane] for pane in panes.tolist()], np.int64)

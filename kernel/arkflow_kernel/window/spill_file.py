@@ -41,6 +41,7 @@ class SpillFile:
         self._sections: list[_Section] = []
         bounds = [0]
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with pa.OSFile(str(path), "wb") as file:
                 for section in _sections(tables, bounds):
                     self._write(file, section)
