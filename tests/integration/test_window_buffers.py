@@ -178,6 +178,47 @@ def test_a_drain_in_the_middle_of_a_window_releases_its_rows(tmp_path: pathlib.P
     assert 400 < len(window) < 600
 
 
+CHANGING = """
+streams:
+  - id: changing
+    input:
+      type: file
+      input_type: {{type: json, path: {folder}/in.jsonl}}
+      batch_rows: 2
+    buffer: {{{buffer}}}
+    pipeline:
+      processors:
+        - {{type: sql, query: "{query}"}}
+    output: {{type: file, path: {folder}/out, format: json}}
+    error_output: {{type: file, path: {folder}/bad, format: json}}
+    state: {{backend: embedded_kv, durability: ephemeral}}
+"""
+
+
+def test_batches_of_several_schemas_are_one_table(tmp_path: pathlib.Path) -> None:
+    """N10: integers, then floats, then another column."""
+    rows: list[dict[str, object]] = [{"x": 1}, {"x": 2}, {"x": 0.5}, {"x": 1.5}, {"y": "a"}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    query = "SELECT array_agg(x) AS ns, count(y) AS ys FROM flow"
+    job = Virtual(tmp_path, CHANGING.format(folder=tmp_path, buffer=TUMBLING, query=query))
+    assert job.run().kind is OutcomeKind.FINISHED
+    assert written(tmp_path) == [[1.0, 2.0, 0.5, 1.5, None]]
+
+
+def test_rows_of_a_window_that_sql_fails_on_go_to_the_error_output_together(
+    tmp_path: pathlib.Path,
+) -> None:
+    """S2: the window has left its state, and the job goes on."""
+    rows = [{"n": n, "x": "1" if n != 3 else "one"} for n in range(5)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    query = "SELECT array_agg(CAST(x AS INT)) AS ns FROM flow"
+    job = Virtual(tmp_path, CHANGING.format(folder=tmp_path, buffer=TUMBLING, query=query))
+    assert job.run().kind is OutcomeKind.FINISHED
+    assert written(tmp_path) == []
+    lines = [line for part in tmp_path.glob("bad/part-*") for line in part.read_text().splitlines()]
+    assert [json.loads(line)["n"] for line in lines] == [0, 1, 2, 3, 4]
+
+
 EVENTS = """
 jobs:
   - id: events
