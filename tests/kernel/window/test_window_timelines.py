@@ -201,6 +201,7 @@ def test_a_stamped_sliding_row_keeps_its_cut_over_a_restore() -> None:
 
 
 def test_by_the_wall_clock_rows_count_when_they_come_and_windows_fire_at_their_end() -> None:
+    """N9"""
     line = Timeline(window(1_000, event_time=False), wall_ms=100)
     assert line.operator.timer() is None
     assert line.play("a1@77777 a2@-5") == "-"
