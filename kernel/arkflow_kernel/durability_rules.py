@@ -15,6 +15,8 @@ def durability_issues(job: JobSpec) -> Iterator[Issue]:
     keeping = [operator for operator in job.operators if keeps(operator)]
     if job.state is not None:
         yield from _state_block(job.state)
+    if job.state is not None and job.state.ttl_ms is not None and keeping:
+        yield from _ttl(keeping)
     if job.checkpoint is not None:
         yield from _checkpoint_block(job.checkpoint)
         return
@@ -34,6 +36,13 @@ def _unsaved(operator: OperatorSpec) -> str:
         "`checkpoint:` block checkpoints lie in a folder that ends with it; add the block, or say "
         "`state: {backend: embedded_kv, durability: ephemeral}` if you mean that"
     )
+
+
+def _ttl(keeping: list[OperatorSpec]) -> Iterator[Issue]:
+    """A TTL is for what is kept per key without an end; a window ends by itself (S7, N5)."""
+    if all(operator.kind in ("window", "join") for operator in keeping):
+        text = "`state.ttl_ms` has no effect: what windows and joins keep goes when its time has"
+        yield Issue("state.ttl_ms", f"{text} passed; remove it", warning=True)
 
 
 def _state_block(state: StateSpec) -> Iterator[Issue]:

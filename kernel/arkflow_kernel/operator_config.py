@@ -56,7 +56,10 @@ def config_issues(operator: OperatorSpec) -> list[Issue]:
     except ValidationError as error:
         known = [field.alias or name for name, field in model.model_fields.items()]
         return [_issue(detail, known, prefix) for detail in error.errors(include_url=False)]
-    found = window_findings(parsed) if isinstance(parsed, WindowConfig) else _join(parsed)
+    if isinstance(parsed, WindowConfig):
+        found = window_findings(parsed, operator.key_field)
+    else:
+        found = _join(parsed)
     return [Issue(each.path, prefix + each.text, each.warning) for each in found]
 
 

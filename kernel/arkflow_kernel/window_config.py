@@ -118,13 +118,13 @@ def aggregate_name(aggregate: AggregateConfig) -> str:
     return "_".join(part for part in (aggregate.function, aggregate.field) if part)
 
 
-def window_findings(config: WindowConfig) -> Iterator[Finding]:
-    """Every mistake between the fields of a window."""
+def window_findings(config: WindowConfig, key_field: str | None = None) -> Iterator[Finding]:
+    """Every mistake between the fields of a window; `key_field` is that of its operator."""
     yield from _sizes(config)
     yield from _slide(config)
     yield from _calendar(config)
     yield from _offset(config)
-    yield from _keys(config)
+    yield from _keys(config, key_field)
     yield from _values(config)
     yield from _bounds(config)
     yield from _columns(config)
@@ -208,9 +208,11 @@ def _offset(config: WindowConfig) -> Iterator[Finding]:
         yield Finding("config.offset_ms", text)
 
 
-def _keys(config: WindowConfig) -> Iterator[Finding]:
+def _keys(config: WindowConfig, outside: str | None) -> Iterator[Finding]:
     if config.key_field is None and config.key_fields is None:
         text = f"`key_field` is required; `{ALL_ROWS_KEY}` makes one window of all rows"
+        if outside:
+            text = f"the operator's `key_field: {outside}` must stand here, too"
         yield Finding("config.key_field", text)
     if config.key_field is not None and config.key_fields is not None:
         yield Finding("config.key_fields", "give `key_field` or `key_fields`, not both")

@@ -10,6 +10,8 @@ from arkflow_kernel.testing.job_changes import (
     CHECKPOINT,
     STATE,
     Change,
+    add_edge,
+    add_operator,
     all_of,
     as_window,
     set_at,
@@ -65,3 +67,15 @@ def test_what_was_asked_for_needs_no_warning(job: Jobs, change: Change) -> None:
 def test_a_round_needs_time(job: Jobs) -> None:
     [issue] = validate_job(job(set_at("checkpoint", to=CHECKPOINT | {"timeout_ms": 0})))
     assert (issue.path, issue.warning) == ("checkpoint.timeout_ms", False)
+
+
+def test_a_ttl_that_no_state_has_is_a_warning(job: Jobs) -> None:
+    ttl = set_at("state", to=STATE | {"ttl_ms": 5})
+    [issue] = validate_job(job(all_of(as_window(), ttl)))
+    assert (issue.path, issue.warning) == ("state.ttl_ms", True)
+    count = {"stateful": True, "key_field": "k", "config": {"type": "sql"}}
+    counting = all_of(
+        as_window(), add_operator(id="m", kind="map", **count), add_edge("gates", "m")
+    )
+    found = validate_job(job(all_of(counting, add_edge("m", "totals"), ttl)))
+    assert [issue.path for issue in found] == []

@@ -166,6 +166,12 @@ OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
     ("kind", as_window(kind="hopping"), "config.kind", "'tumbling', 'sliding' or 'session'"),
     ("no key", as_window(key_field=None), "config.key_field", "`key_field` is required"),
     (
+        "key outside",
+        all_of(as_window(key_field=None), set_at("operators", 1, "key_field", to="k")),
+        "config.key_field",
+        "the operator's `key_field: k` must stand here, too",
+    ),
+    (
         "empty field",
         as_window(timestamp_field=""),
         "config.timestamp_field",
