@@ -21,7 +21,7 @@ from arkflow_kernel.testing.session_bench import (
     in_order,
     session_plan,
 )
-from arkflow_kernel.window import session_runs
+from arkflow_kernel.window import session_pieces, session_runs
 
 POLICIES = st.sampled_from([(LatePolicy.DROP, 0), (LatePolicy.ROUTE, 0), (LatePolicy.UPDATE, 25)])
 
@@ -84,11 +84,16 @@ class Source:
 
 
 @contextmanager
-def small_pieces() -> Iterator[None]:
-    """Pieces merge and go from the first rows on."""
+def small_pieces(*, searched: bool) -> Iterator[None]:
+    """Pieces merge and go from the first rows on. `searched`: only what is near is looked at, as
+    where keys have many fragments.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session_runs, "_COMPACT_ROWS_MIN", 1)
         patch.setattr(session_runs, "_FAN_IN", 3)
+        if searched:
+            patch.setattr(session_pieces, "_FEW", 0)
+            patch.setattr(session_pieces, "_DENSE", 0)
         yield
 
 
@@ -108,21 +113,22 @@ def same_as_the_loop(bench: SessionBench, steps: list[Step], bound_ms: int) -> N
     assert bench.late_rows == oracle.late_rows
 
 
-@given(STEPS, POLICIES, st.sampled_from([0, 5, 40]))
-@settings(max_examples=150)
+@given(STEPS, POLICIES, st.sampled_from([0, 5, 40]), st.booleans())
+@settings(max_examples=60)
 def test_every_item_yields_what_a_loop_over_rows_says(
-    steps: list[Step], policy: tuple[LatePolicy, int], bound_ms: int
+    steps: list[Step], policy: tuple[LatePolicy, int], bound_ms: int, searched: bool
 ) -> None:
-    with small_pieces():
+    with small_pieces(searched=searched):
         plan = session_plan(10, late=policy[0], lateness_ms=policy[1])
         same_as_the_loop(SessionBench(plan), steps, bound_ms)
 
 
 @given(STEPS, POLICIES, st.sampled_from([0, 5]))
+@settings(max_examples=20)
 def test_files_and_crashes_change_nothing(
     steps: list[Step], policy: tuple[LatePolicy, int], bound_ms: int
 ) -> None:
-    with small_pieces(), tempfile.TemporaryDirectory() as folder:
+    with small_pieces(searched=True), tempfile.TemporaryDirectory() as folder:
         plan = session_plan(10, late=policy[0], lateness_ms=policy[1], memory_bytes=1)
         same_as_the_loop(SessionBench(plan, Path(folder)), steps, bound_ms)
 
@@ -139,6 +145,7 @@ def finals(batches: list[Rows], watermarks: list[int | None], plan: Any) -> tupl
 
 
 @given(STEPS, POLICIES, st.sampled_from([0, 5, 40]), st.data())
+@settings(max_examples=20)
 def test_what_is_left_in_the_end_does_not_depend_on_the_interleaving_of_partitions(
     steps: list[Step], policy: tuple[LatePolicy, int], bound_ms: int, data: st.DataObject
 ) -> None:
@@ -161,6 +168,7 @@ def test_what_is_left_in_the_end_does_not_depend_on_the_interleaving_of_partitio
 
 
 @given(STEPS, st.data())
+@settings(max_examples=20)
 def test_batches_may_be_cut_anywhere(steps: list[Step], data: st.DataObject) -> None:
     plan = session_plan(10, late=LatePolicy.UPDATE, lateness_ms=25)
     source = Source(5)
