@@ -122,8 +122,11 @@ class PaneMerger:
 
     def by_bucket(self, held: Seq[Held]) -> Iterator[pa.Table]:
         """What tables that are in order of bucket have, bucket by bucket, each group once."""
-        for bucket in range(BUCKETS):
-            found = read_from(held, INT64_MIN, INT64_MAX, bucket, bucket + 1)
+        rows = sum((np.diff(each.bucket_bounds) for each in held), np.zeros(BUCKETS, np.int64))
+        for bucket, filled in enumerate((rows > 0).tolist()):
+            found: list[pa.Table] = []
+            if filled:
+                found = read_from(held, INT64_MIN, INT64_MAX, bucket, bucket + 1)
             yield self.combined(found).combine_chunks() if found else _NOTHING
 
     def merged(self, held: Seq[Held]) -> PaneTable | None:

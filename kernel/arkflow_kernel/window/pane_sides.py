@@ -191,9 +191,10 @@ class Spool:
 def _counted(tables: Iterator[pa.Table], counts: dict[int, int]) -> Iterator[pa.Table]:
     """The tables; how many rows each pane has is added to `counts`."""
     for table in tables:
-        panes, rows = panes_of(table)
-        for pane, count in zip(panes.tolist(), rows.tolist(), strict=True):
-            counts[pane] = counts.get(pane, 0) + count
+        if table.num_rows:
+            panes, rows = panes_of(table)
+            for pane, count in zip(panes.tolist(), rows.tolist(), strict=True):
+                counts[pane] = counts.get(pane, 0) + count
         yield table
 
 

@@ -114,6 +114,12 @@ class PaneTable:
         """Bytes of the rows that count."""
         return self.memory_bytes * self.span.rows // max(1, self.table.num_rows)
 
+    @property
+    def bucket_bounds(self) -> Places:
+        """`bounds` of a table that is in order."""
+        assert self.bounds is not None
+        return self.bounds
+
     def let_go(self, first: int) -> "PaneTable | None":
         """Without the panes below `first`; None if nothing is left."""
         span = self.span.from_pane(first)
@@ -144,8 +150,7 @@ class PaneTable:
         """
         table = self.table
         if (low, high) != (0, BUCKETS):
-            assert self.bounds is not None
-            start, end = self.bounds[[low, high]].tolist()
+            start, end = self.bucket_bounds[[low, high]].tolist()
             table = table.slice(start, end - start)
         return _between(table, self.span, self.table.num_rows, first, last)
 
@@ -166,6 +171,11 @@ class PaneFile:
     def live_bytes(self) -> int:
         """Bytes of the rows that count."""
         return self.file.size * self.span.rows // max(1, self.file.rows)
+
+    @property
+    def bucket_bounds(self) -> Places:
+        """Where each bucket begins, and the end."""
+        return self.file.bounds
 
     def let_go(self, first: int) -> "PaneFile | None":
         """Without the panes below `first`; None if nothing is left."""

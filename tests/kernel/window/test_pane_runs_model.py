@@ -1,5 +1,6 @@
 """Panes against a dictionary, over everything that can happen to them (N1, S2, S4, S5, S6)."""
 
+import random
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arkflow_kernel.ids import CheckpointId, EventTimeMs, Generation, OperatorId, WallMs
@@ -248,7 +249,7 @@ def _steps(draw: st.DrawFn) -> list[tuple[str, Any]]:
         st.tuples(st.just("seal"), st.just(())),
         st.tuples(st.just("upload"), st.tuples(st.booleans())),
         st.tuples(st.just("restore"), st.just(())),
-        st.tuples(st.just("agrees"), st.tuples(st.sampled_from([1, 3, 128]))),
+        st.tuples(st.just("agrees"), st.tuples(st.sampled_from([1, 2, 5]))),
     )
     return draw(st.lists(step, max_size=25))
 
@@ -271,7 +272,7 @@ def _played(steps: list[tuple[str, Any]], memory_bytes: int | None, groups: int)
 _LIMITS = st.sampled_from([None, 1, 400]), st.sampled_from([1, 4, 128])
 
 
-@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(_steps(), *_LIMITS)
 def test_panes_hold_what_a_dictionary_does(
     steps: list[tuple[str, Any]], memory_bytes: int | None, groups: int
@@ -290,12 +291,7 @@ _MISTAKES: list[tuple[str, Any, str, Callable[..., Any]]] = [
     ("a seal that loses a table", pane_sides.PaneSide, "taken", _loses_tables),
     ("an undo that does nothing", PaneRuns, "_take_back", lambda *_: None),
     ("rows that are let go of and stay", pane_sides.PaneSide, "let_go", lambda *_: None),
-    (
-        "keys of one bucket in another",
-        pane_merge,
-        "buckets_of",
-        lambda h, _: np.zeros(len(h), "u1"),
-    ),
+    ("keys in any bucket", pane_merge, "buckets_of", lambda h, _: np.arange(len(h), dtype="u1")),
     ("runs that keep what is dead", PaneRuns, "_alive", lambda *_: lambda each: each),
 ]
 
@@ -307,17 +303,36 @@ def test_the_model_notices(
     owner: Any, name: str, mistake: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, name, mistake)
+    with pytest.raises((AssertionError, pa.ArrowException)):
+        _all_drawn()
 
-    @settings(
-        deadline=None,
-        max_examples=200,
-        database=None,
-        derandomize=True,
-        phases=[Phase.generate],  # to shrink what fails would take minutes
-    )
-    @given(_steps(), *_LIMITS)
-    def played(steps: list[tuple[str, Any]], memory_bytes: int | None, groups: int) -> None:
-        _played(steps, memory_bytes, groups)
 
-    with pytest.raises((AssertionError, ExceptionGroup)):
-        played()
+def _all_drawn() -> None:
+    for seed in range(60):
+        _played(_drawn(random.Random(seed)), *_DRAWN_LIMITS[seed % len(_DRAWN_LIMITS)])
+
+
+_DRAWN_LIMITS = [(None, 128), (400, 128), (1, 4)]
+
+
+def _drawn(dice: random.Random) -> list[tuple[str, Any]]:
+    """Steps as above, without a search for the smallest that fail."""
+    steps: list[tuple[str, Any]] = []
+    for _ in range(30):
+        rows = [
+            (dice.randrange(7) * WIDTH, dice.choice("abcd"), dice.randrange(-3, 4))
+            for _ in range(dice.randrange(9))
+        ]
+        steps.append(("add", (rows, dice.random() < 0.3)))
+        steps.append(
+            dice.choice(
+                [
+                    ("advance", (dice.randrange(14), dice.random() < 0.3)),
+                    ("seal", ()),
+                    ("upload", (True,)),
+                    ("restore", ()),
+                    ("agrees", (dice.choice([1, 2, 5]),)),
+                ]
+            )
+        )
+    return steps
