@@ -5,6 +5,7 @@ every mistake into an Issue below `config`. Processors' configurations belong to
 """
 
 import difflib
+import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
@@ -26,6 +27,15 @@ STATE_OUTPUT_KEY: Final = "state_output_field"
 
 STATE_OUTPUT_DEFAULT: Final = "__arkflow_state_count"
 """Column of the running row count of a row's key, unless the config names another (C.2)."""
+
+
+_KINDS: Final = {
+    "int_type": "an integer",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "model_type": "a mapping",
+}
 
 
 class JoinConfig(Spec):
@@ -67,7 +77,7 @@ def _issue(detail: Any, known: list[str], prefix: str) -> Issue:
     """One of pydantic's findings, in our words; never the value that was found."""
     location = list(detail["loc"])
     path = "config" + "".join(f"[{x}]" if isinstance(x, int) else f".{x}" for x in location)
-    name = location[-1] if location else "config"
+    name = location[-1] if location and isinstance(location[-1], str) else path
     if detail["type"] == "missing":
         return Issue(path, f"{prefix}`{name}` is required")
     if detail["type"] == "extra_forbidden":
@@ -75,7 +85,25 @@ def _issue(detail: Any, known: list[str], prefix: str) -> Issue:
         near = difflib.get_close_matches(str(name), names, n=1)
         hint = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(names)}"
         return Issue(path, f"{prefix}unknown key '{name}'; {hint}")
-    return Issue(path, f"{prefix}`{name}`: {detail['msg']}")
+    return Issue(path, f"{prefix}`{name}` {_wrong(detail)}")
+
+
+def _wrong(detail: Any) -> str:
+    """What is wrong with a value, without the value."""
+    kind, limits = detail["type"], detail.get("ctx", {})
+    if kind == "greater_than_equal":
+        return f"must be at least {limits['ge']}"
+    if kind == "less_than_equal":
+        return f"must be at most {limits['le']}"
+    if kind in ("string_too_short", "too_short"):
+        return "must not be empty"
+    if kind == "literal_error":
+        allowed = re.findall("'([^']*)'", limits["expected"])
+        near = difflib.get_close_matches(str(detail["input"]), allowed, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        return f"must be {limits['expected']}{hint}"
+    wanted = _KINDS.get(kind)
+    return f"must be {wanted}" if wanted else f"is wrong: {detail['msg']}"
 
 
 def _join(config: Spec) -> Iterator[Finding]:

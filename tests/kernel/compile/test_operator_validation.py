@@ -25,7 +25,7 @@ Jobs = Callable[..., JobSpec]
 OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
     ("no size", as_window(size_ms=None), "config.size_ms", "needs `size_ms`, or a `unit`"),
     ("no gap", as_window(kind="session", size_ms=None), "config.gap_ms", "needs `gap_ms`"),
-    ("endless", as_window(size_ms=10**16), "config.size_ms", "less than or equal to"),
+    ("endless", as_window(size_ms=10**16), "config.size_ms", "must be at most 1000000000000000"),
     ("size and unit", as_window(unit="day"), "config.size_ms", "or a `unit: day`; remove one"),
     (
         "sliding days",
@@ -136,7 +136,7 @@ OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
         "config.aggregates[0].as",
         "one of every window's result",
     ),
-    ("size 0", as_window(size_ms=0), "config.size_ms", "greater than or equal to 1"),
+    ("size 0", as_window(size_ms=0), "config.size_ms", "must be at least 1"),
     ("a gap too many", as_window(gap_ms=5), "config.gap_ms", "a tumbling window has no `gap_ms`"),
     ("no slide", as_window(kind="sliding"), "config.slide_ms", "needs `slide_ms`"),
     (
@@ -164,6 +164,22 @@ OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
         "counts no keys",
     ),
     ("kind", as_window(kind="hopping"), "config.kind", "'tumbling', 'sliding' or 'session'"),
+    (
+        "near kind",
+        as_window(kind="tumbing"),
+        "config.kind",
+        "`kind` must be 'tumbling', 'sliding' or 'session'; did you mean 'tumbling'?",
+    ),
+    ("text as a size", as_window(size_ms="1s"), "config.size_ms", "`size_ms` must be an integer"),
+    ("no keys", as_window(key_fields=[]), "config.key_fields", "must not be empty"),
+    ("text as a flag", as_window(legacy_payload="no"), "config.legacy_payload", "true or false"),
+    ("text as a list", as_window(value_fields="v"), "config.value_fields", "must be a list"),
+    (
+        "text as an aggregate",
+        as_window(aggregates=["count"]),
+        "config.aggregates[0]",
+        "`config.aggregates[0]` must be a mapping",
+    ),
     ("no key", as_window(key_field=None), "config.key_field", "`key_field` is required"),
     (
         "key outside",
@@ -175,11 +191,16 @@ OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
         "empty field",
         as_window(timestamp_field=""),
         "config.timestamp_field",
-        "at least 1 character",
+        "must not be empty",
     ),
     ("two keys", as_window(key_fields=["a"]), "config.key_fields", "not both"),
-    ("interval", as_window(trigger_interval_ms=0), "config.trigger_interval_ms", "greater"),
-    ("buffered", as_window(max_buffered_keys=0), "config.max_buffered_keys", "greater"),
+    (
+        "interval",
+        as_window(trigger_interval_ms=0),
+        "config.trigger_interval_ms",
+        "must be at least 1",
+    ),
+    ("buffered", as_window(max_buffered_keys=0), "config.max_buffered_keys", "must be at least 1"),
     ("unknown", as_window(sizems=1), "config.sizems", "did you mean `size_ms`"),
     (
         "aggregate without field",
@@ -199,8 +220,8 @@ OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
         "config.value_fields",
         "no effect",
     ),
-    ("join window", as_join(window_ms=0), "config.window_ms", "greater than or equal to 1"),
-    ("join key", as_join(left_key=None), "config.left_key", "valid string"),
+    ("join window", as_join(window_ms=0), "config.window_ms", "must be at least 1"),
+    ("join key", as_join(left_key=None), "config.left_key", "must be text"),
     ("join side", as_join(left_from="x"), "config.left_from", "'x', which does not feed"),
     ("join itself", as_join(right_from="gates"), "config.right_from", "must be two operators"),
 ]
