@@ -11,7 +11,7 @@ from arkflow_kernel.errors import RestoreError
 from arkflow_kernel.key_groups import key_groups
 from arkflow_kernel.plan import AggregatePlan, LatePolicy
 from arkflow_kernel.testing.session_bench import Rows, SessionBench, session_plan
-from arkflow_kernel.window import session_runs
+from arkflow_kernel.window import session_pieces, session_runs
 from arkflow_kernel.window.session_keys import KeyNumbers
 
 
@@ -100,6 +100,22 @@ def test_a_long_session_survives_merges_of_all_runs_whose_fragments_look_old() -
         bench.crash()
     (row,) = bench.end()
     assert (row["window_start"], row["window_end"], row["count"]) == (0, 200, 20)
+
+
+def test_a_session_is_found_whole_through_a_chain_of_pieces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only its last fragments have just been passed; each leads to the one before it."""
+    monkeypatch.setattr(session_pieces, "_FEW", 0)
+    monkeypatch.setattr(session_runs, "_FAN_IN", 100)
+    bench = SessionBench(session_plan(10, late=LatePolicy.UPDATE, lateness_ms=100))
+    for ts in range(0, 70, 10):
+        bench.rows([*rows_at(ts), *rows_at(3 * ts, key="other")])
+        assert all(row["key"] == "other" for row in bench.advance(ts - 5))
+    chain = [row for row in bench.advance(71) if row["key"] == "k"]
+    assert [(row["window_start"], row["window_end"], row["count"]) for row in chain] == [(0, 70, 7)]
+    (now,) = bench.rows(rows_at(59))
+    assert (now["window_start"], now["window_end"], now["count"]) == (0, 70, 8)
 
 
 def test_runs_of_other_sessions_are_refused() -> None:
