@@ -166,7 +166,7 @@ def _partial_columns(families: Seq[Family]) -> dict[str, str]:
     return columns
 
 
-_MORE = {
+_MORE: dict[str, pa.DataType] = {
     "float": pa.float32(),
     "large_string": pa.large_string(),
     "large_binary": pa.large_binary(),

@@ -5,7 +5,7 @@ from collections.abc import Sequence as Seq
 import numpy as np
 import pyarrow as pa
 
-from arkflow_kernel.state.arrow_numpy import AnyArray
+from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
 from arkflow_kernel.state.key_form import KeyPart, canonical, combined_hashes
 from arkflow_kernel.state.key_index import KeyIndex
 from arkflow_kernel.state.key_rows import KeyRows, key_rows, key_sizes
@@ -43,7 +43,7 @@ class KeyNumbers:
             return np.zeros(table.num_rows, np.int64)
         # Columns of one form are equal where their keys are: by them each key is found once.
         found = key_rows([whole(table.column(name)) for name in form.names])
-        first = table.select(list(form.names)).take(pa.array(found.first))
+        first = table.select(list(form.names)).take(as_array(found.first))
         parts = tuple(
             part if isinstance(part, KeyPart) else canonical(part) for part in form.parts(first)
         )

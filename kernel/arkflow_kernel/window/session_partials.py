@@ -72,9 +72,9 @@ class Partials:
                 table, of = table.take(as_array(order)), of[order]
             ends = np.cumsum(np.bincount(of, minlength=count))
             for name in (*family.extra, *family.columns):
-                values = whole(table.column(name))
+                values: Any = whole(table.column(name))
                 if number:
-                    offsets = as_array(np.concatenate([[0], ends]))
+                    offsets: Any = as_array(np.concatenate([[0], ends]))
                     lists = pa.LargeListArray.from_arrays(offsets, values)
                     columns[f"{family.name}.{name}"] = lists
                 else:

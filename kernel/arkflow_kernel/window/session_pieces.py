@@ -328,10 +328,9 @@ class Picked:
 
 def whole(column: "pa.ChunkedArray[Any]") -> AnyArray:
     """A column of a table as one array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    array: AnyArray = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0)
-    return array if column.num_chunks else array.cast(column.type)
+    chunks: list[Any] = column.chunks or [pa.nulls(0, column.type)]
+    array: AnyArray = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    return array
 
 
 __all__ = ["HeldRows", "Picked", "Piece", "Rows", "near", "ranges", "whole"]
