@@ -10,9 +10,11 @@ import sys
 
 import pytest
 
-CASES = pathlib.Path(__file__).parent / "cases"
+from tests.conformance.acceptance import CASES, compare
+
 COMMAND = (sys.executable, "-m", "arkflow_ray.cli.main")
-READY = ("stream_sql",)
+WINDOWS = ("tumbling", "sliding", "session", "late_update")
+READY = ("stream_sql", *WINDOWS)
 LATER = sorted(path.parent.name for path in CASES.glob("*/pipeline.yaml"))
 LATER = [name for name in LATER if name not in READY]
 TIMEOUT_S = 90
@@ -43,15 +45,6 @@ def variant(case: str, folder: pathlib.Path, **changes: tuple[str, str]) -> path
     return pipeline
 
 
-def compare(case: str, out: pathlib.Path) -> None:
-    compared = subprocess.run(
-        [sys.executable, str(CASES / "compare.py"), "--ordered", str(CASES / case), str(out)],
-        capture_output=True,
-        text=True,
-    )
-    assert compared.returncode == 0, compared.stdout + compared.stderr
-
-
 @pytest.mark.parametrize("driver", ["inline", "ray"])
 @pytest.mark.parametrize("threads", [1, 4])
 def test_stream_sql_writes_the_expected_rows_in_order(
@@ -68,7 +61,7 @@ def test_stream_sql_writes_the_expected_rows_in_order(
     options = ("--inline",) if driver == "inline" else ()
     done = run(pipeline, "stream_sql", tmp_path / "out", *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    compare("stream_sql", tmp_path / "out")
+    compare("stream_sql", tmp_path / "out", ordered=True)
 
 
 @pytest.mark.parametrize("driver", ["inline", "ray"])
@@ -76,7 +69,18 @@ def test_stream_sql_passes_as_it_stands(driver: str, tmp_path: pathlib.Path) -> 
     options = ("--inline",) if driver == "inline" else ()
     done = run(CASES / "stream_sql" / "pipeline.yaml", "stream_sql", tmp_path, *options)
     assert done.returncode == 0, done.stdout + done.stderr
-    compare("stream_sql", tmp_path)
+    compare("stream_sql", tmp_path, ordered=True)
+
+
+@pytest.mark.parametrize("driver", ["inline", "ray"])
+@pytest.mark.parametrize("case", WINDOWS)
+def test_a_case_of_windows_passes_as_it_stands(
+    case: str, driver: str, tmp_path: pathlib.Path
+) -> None:
+    options = ("--inline",) if driver == "inline" else ()
+    done = run(CASES / case / "pipeline.yaml", case, tmp_path, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    compare(case, tmp_path)
 
 
 @pytest.mark.parametrize("case", LATER)

@@ -15,8 +15,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance.acceptance import CASES, compare
+
 COMMAND = (sys.executable, "-m", "arkflow_ray.cli.main")
-CASES = pathlib.Path(__file__).parent / "cases"
 TIMEOUT_S = 120
 ROWS, KEYS, SEED = 6_000, 37, 20_261_129
 
@@ -190,15 +191,4 @@ def test_stream_sql_passes_with_every_operator_in_a_chain_of_its_own(
     pipeline.write_text(text)
     out = tmp_path / "out"
     run(pipeline, driver, CASE_DIR=str(CASES / "stream_sql"), OUT_DIR=str(out))
-    compared = subprocess.run(
-        [
-            sys.executable,
-            str(CASES / "compare.py"),
-            "--ordered",
-            str(CASES / "stream_sql"),
-            str(out),
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert compared.returncode == 0, compared.stdout + compared.stderr
+    compare("stream_sql", out, ordered=True)
