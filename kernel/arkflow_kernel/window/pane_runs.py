@@ -27,24 +27,12 @@ from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.keys import KeyForm, KeyLedger
 from arkflow_kernel.window.pane_format import PaneFormat
 from arkflow_kernel.window.pane_merge import PaneMerger, PartialFamily
-from arkflow_kernel.window.pane_sides import PaneSide, RawRows, Spool
+from arkflow_kernel.window.pane_sides import PaneSide, RawLimit, RawRows, Spool
 from arkflow_kernel.window.pane_tables import BUCKETS, PANE, Held, PaneTable, read_from
 from arkflow_kernel.window.rows_of_keys import rows_of_keys
 
-RAW_ROWS = 1 << 16
-"""So many raw rows are grouped at once; up to `_RAW_ROWS_MAX` while that leaves many partials."""
-
-_RAW_ROWS_MAX = 1 << 20
-_RAW_SHARE = 8
-"""Raw rows take at most this part of the memory budget."""
-
-_MANY, _FEW = 0.25, 0.0625
-"""Partials of a raw row: from which on more, and up to which less rows are grouped at once."""
-
 PIECE_ROWS = 1 << 16
 """Rows of one part of a firing, about."""
-
-_RAW_TABLES_MAX = 256
 
 
 class ValueLedger(Protocol):
@@ -101,7 +89,7 @@ class PaneRuns:
         self._sealed = PaneSide()
         self._let_go_below: int | None = None
         self._room = max_bytes
-        self._raw_rows = RAW_ROWS
+        self._raw_limit = RawLimit(memory_bytes)
         self._spool: Spool | None = None
         self._known_panes: Times | None = None
         self._sample: pa.Table | None = None
@@ -219,7 +207,8 @@ class PaneRuns:
     def _read(self, first: int, last: int, low: int = 0, high: int = BUCKETS) -> list[pa.Table]:
         self._group_raw()
         merger = self._merger()
-        staged = PaneSide(list(self._staged))
+        staged = PaneSide()
+        staged.add(self._staged)
         staged.group(merger, None)
         sides = [*self._sides(), staged]
         if (low, high) != (0, BUCKETS):
@@ -264,30 +253,16 @@ class PaneRuns:
 
     def settle(self, wall_ms: WallMs) -> None:  # noqa: ARG002  # nothing here expires by the clock
         """Let go, group raw rows if they are many, merge tables, spill."""
-        self._fresh.raw += self._staged
+        self._fresh.add(self._staged)
         self._staged = []
         if self._let_go_below is not None:
             for side in self._sides():
                 side.let_go(self._let_go_below)
             self._let_go_below = None
             self._known_panes = None
-        self._raw_due()
+        if self._raw_limit.reached(self._sides()):
+            self._raw_limit.learn(self._group_raw())
         self._spill()
-
-    def _raw_due(self) -> None:
-        """Group raw rows if they are enough. Where they leave many partials, more are enough: so
-        fewer tables have the same keys.
-        """
-        raw = [each for side in self._sides() for each in side.raw]
-        rows, size = sum(each.rows for each in raw), sum(each.size for each in raw)
-        large = self._budget is not None and size * _RAW_SHARE > self._budget
-        if rows < self._raw_rows and not large and len(raw) < _RAW_TABLES_MAX:
-            return
-        left = self._group_raw()
-        if left > _MANY and not large:
-            self._raw_rows = min(2 * self._raw_rows, _RAW_ROWS_MAX)
-        elif left < _FEW:
-            self._raw_rows = max(self._raw_rows // 2, RAW_ROWS)
 
     def _sides(self) -> tuple[PaneSide, PaneSide]:
         return self._sealed, self._fresh
@@ -328,7 +303,7 @@ class PaneRuns:
     def seal(self) -> Sealed:
         """What came since the last seal, raw rows as they are: lists are handed over."""
         changes = self._fresh.taken()
-        self._sealed.raw += changes.raw
+        self._sealed.add(changes.raw)
         self._sealed.held += changes.held
         return Sealed((changes,) if changes.raw or changes.held else (), self.layout)
 
@@ -401,4 +376,4 @@ class PaneRuns:
                 self._spill()
 
 
-__all__ = ["PIECE_ROWS", "RAW_ROWS", "Dead", "PaneRuns", "ValueLedger"]
+__all__ = ["PIECE_ROWS", "Dead", "PaneRuns", "ValueLedger"]

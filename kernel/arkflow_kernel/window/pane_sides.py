@@ -5,6 +5,7 @@ so that there are few and each row is rewritten seldom (N1).
 """
 
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,16 @@ from arkflow_kernel.window.pane_tables import (
     panes_of,
 )
 from arkflow_kernel.window.spill_file import SpillFile
+
+RAW_ROWS = 1 << 16
+"""So many raw rows are grouped at once, at least."""
+
+_RAW_ROWS_MAX = 1 << 20
+_RAW_TABLES_MAX = 256
+_RAW_SHARE = 8
+
+_MANY, _FEW = 0.25, 0.0625
+"""Partials of a raw row: above which more, and below which fewer rows are grouped at once."""
 
 _FAN_IN = 8
 _SMALL_ROWS = 1_024
@@ -76,6 +87,14 @@ class PaneSide:
 
     raw: list[RawRows] = field(default_factory=list)
     held: list[Held] = field(default_factory=list)
+    raw_rows: int = 0
+    raw_bytes: int = 0
+
+    def add(self, raw: Seq[RawRows]) -> None:
+        """More raw rows."""
+        self.raw += raw
+        self.raw_rows += sum(each.rows for each in raw)
+        self.raw_bytes += sum(each.size for each in raw)
 
     @property
     def rows(self) -> int:
@@ -83,19 +102,14 @@ class PaneSide:
         return sum(each.span.rows for each in self.held) + self.raw_rows
 
     @property
-    def raw_rows(self) -> int:
-        """Rows that are not grouped."""
-        return sum(each.rows for each in self.raw)
-
-    @property
     def live_bytes(self) -> int:
         """Bytes of these rows."""
-        return sum(each.live_bytes for each in self.held) + sum(each.size for each in self.raw)
+        return sum(each.live_bytes for each in self.held) + self.raw_bytes
 
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes."""
-        return sum(each.memory_bytes for each in self.held) + sum(each.size for each in self.raw)
+        return sum(each.memory_bytes for each in self.held) + self.raw_bytes
 
     def panes(self) -> list[Times]:
         """The panes of each part."""
@@ -103,14 +117,22 @@ class PaneSide:
 
     def taken(self) -> "PaneSide":
         """All of it, in lists that nobody changes; nothing stays here."""
-        found = PaneSide(self.raw, self.held)
-        self.raw, self.held = [], []
-        return found
+        return PaneSide(self._raw_taken(), self._held_taken())
+
+    def _held_taken(self) -> list[Held]:
+        held, self.held = self.held, []
+        return held
+
+    def _raw_taken(self) -> list[RawRows]:
+        raw, self.raw = self.raw, []
+        self.raw_rows = self.raw_bytes = 0
+        return raw
 
     def let_go(self, first: int) -> None:
         """Forget the panes below `first`."""
         self.held = [kept for each in self.held if (kept := each.let_go(first)) is not None]
-        self.raw = [rows for each in self.raw if (rows := each.let_go(first)) is not None]
+        raw = self._raw_taken()
+        self.add([rows for each in raw if (rows := each.let_go(first)) is not None])
 
     def ordered(self, merger: PaneMerger) -> None:
         """Bring all tables into the order of their buckets, one by one."""
@@ -125,8 +147,7 @@ class PaneSide:
         rows = self.raw_rows
         if not rows:
             return 0.0
-        table = merger.grouped([each.table for each in self.raw])
-        self.raw = []
+        table = merger.grouped([each.table for each in self._raw_taken()])
         if table.span.rows:
             self.held.append(table)
         while (due := self._due(merge_bytes)) is not None:
@@ -161,6 +182,30 @@ class PaneSide:
         self.held.append(spool.filed(tables, merger))
         if len(self.held) > _FAN_IN:
             self.held = [spool.filed(self.held, merger)]
+
+
+class RawLimit:
+    """How many raw rows are grouped at once: more where they leave many partials, so that fewer
+    tables have the same keys; never more than an eighth of the memory budget.
+    """
+
+    def __init__(self, memory_bytes: int | None) -> None:
+        self._rows = RAW_ROWS
+        self._bytes = None if memory_bytes is None else memory_bytes // _RAW_SHARE
+
+    def reached(self, sides: Seq[PaneSide]) -> bool:
+        """Whether there are enough to be grouped."""
+        rows = sum(side.raw_rows for side in sides)
+        tables = sum(len(side.raw) for side in sides)
+        large = self._bytes is not None and sum(side.raw_bytes for side in sides) > self._bytes
+        return rows >= self._rows or large or tables >= _RAW_TABLES_MAX
+
+    def learn(self, left: float) -> None:
+        """How many rows of partials a raw row became."""
+        if left > _MANY:
+            self._rows = min(2 * self._rows, _RAW_ROWS_MAX)
+        elif left < _FEW:
+            self._rows = max(self._rows // 2, RAW_ROWS)
 
 
 class Spool:
@@ -198,4 +243,4 @@ def _counted(tables: Iterator[pa.Table], counts: dict[int, int]) -> Iterator[pa.
         yield table
 
 
-__all__ = ["PaneSide", "RawRows", "Spool"]
+__all__ = ["RAW_ROWS", "PaneSide", "RawLimit", "RawRows", "Spool"]

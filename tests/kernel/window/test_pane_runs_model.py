@@ -41,8 +41,8 @@ Model = dict[tuple[int, Any], list[int]]
 def small() -> Iterator[None]:
     """Few rows are many here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pane_runs, "RAW_ROWS", 6)
-        patch.setattr(pane_runs, "_RAW_ROWS_MAX", 24)
+        patch.setattr(pane_sides, "RAW_ROWS", 6)
+        patch.setattr(pane_sides, "_RAW_ROWS_MAX", 24)
         patch.setattr(pane_runs, "PIECE_ROWS", 4)
         patch.setattr(pane_sides, "_FAN_IN", 3)
         patch.setattr(pane_sides, "_SMALL_ROWS", 4)
@@ -282,9 +282,7 @@ def test_panes_hold_what_a_dictionary_does(
 
 
 def _loses_tables(side: Any) -> Any:
-    found = pane_sides.PaneSide(side.raw, side.held[:1])
-    side.raw, side.held = [], []
-    return found
+    return pane_sides.PaneSide(side._raw_taken(), side._held_taken()[:1])
 
 
 _MISTAKES: list[tuple[str, Any, str, Callable[..., Any]]] = [
