@@ -10,6 +10,7 @@ from arkflow_kernel.testing import (
     planted_cuts,
     planted_jobs,
     planted_logs,
+    planted_times,
 )
 from arkflow_kernel.testing.cut_simulation import CutSimulation
 from arkflow_kernel.testing.planted_logs import PLANTED_CUTS
@@ -34,7 +35,7 @@ def test_a_planted_bug_of_checkpoints_is_found_within_the_fixed_seeds(bug: str) 
         _run_all(PLANTED_CUTS[bug], FIND_FIRST.get(bug, 0))
 
 
-MODULES = (planted, planted_channels, planted_cuts, planted_jobs, planted_logs)
+MODULES = (planted, planted_channels, planted_cuts, planted_jobs, planted_logs, planted_times)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])

@@ -86,7 +86,7 @@ class CutChain(SimChain):
         self._over = self._over_soon = NO_CHECKPOINT
         super().__init__(plan, generation, restored, world, inputs, outputs)
 
-    def _made_parts(self) -> SimComponents:
+    def _made_parts(self) -> CutComponents:
         return CutComponents(self.plan, self._world, self.run)
 
     def _made_work(self, restored: RestoredChain) -> ChainWork:

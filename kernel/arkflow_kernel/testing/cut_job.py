@@ -28,7 +28,12 @@ FOUND = (AssertionError, ProtocolError, KeyError, IndexError, ValueError, TypeEr
 
 
 class CutJob:
-    """One job. `current` is the run that its driver follows; the others are zombies."""
+    """One job. `current` is the run that its driver follows; the others are zombies.
+
+    `run_kind`: what its runs are.
+    """
+
+    run_kind: type[CutRun] = CutRun
 
     def __init__(
         self,
@@ -41,7 +46,7 @@ class CutJob:
         self.scenario, self._machines = scenario, machines
         self._clock, self._dice, self.probes = clock, dice, probes
         self.store = SimStore()
-        self.truth = Truth(scenario, self.store, probes)
+        self.truth = self._made_truth()
         self.faults = CutFaults(self, dice, probes)
         self.coordinators = 0
         self.runs: list[CutRun] = []
@@ -49,6 +54,9 @@ class CutJob:
         self.violation: BaseException | None = None
         self._depth = 0
         self.current = self.begin(RestoreChoice())
+
+    def _made_truth(self) -> Truth:
+        return Truth(self.scenario, self.store, self.probes)
 
     # --- runs ----------------------------------------------------------------------------------
 
@@ -58,7 +66,7 @@ class CutJob:
         if self.runs:
             self.runs[-1].faulty = True
             self.probes["zombie"] += not self.runs[-1].over
-        run = CutRun(world, self, choice, started=started)
+        run = self.run_kind(world, self, choice, started=started)
         run.faulty |= any(not other.over for other in self.runs)
         self.runs = [other for other in self.runs if not other.over]
         self.runs.append(run)

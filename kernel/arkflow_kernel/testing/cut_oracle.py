@@ -23,10 +23,13 @@ from arkflow_kernel.testing.sim_rows import KEYS, SPLIT_ROWS, split_number
 
 @dataclass(frozen=True)
 class Cut:
-    """How far each split was read, and which chains had finished their operators."""
+    """How far each split was read, which chains had finished their operators, and the watermarks
+    that operators had been given.
+    """
 
     places: dict[int, int] = field(default_factory=dict)
     finished: frozenset[ChainId] = frozenset()
+    watermarks: dict[ChainId, int] = field(default_factory=dict)
 
     def contains(self, positions: Iterable[SplitPosition]) -> bool:
         """Whether no position stands beyond it."""
@@ -41,15 +44,18 @@ def cut_of(chains: Iterable[ChainSnapshot]) -> Cut:
     """The cut that the snapshots of a record claim."""
     places: dict[int, int] = {}
     finished = set()
+    watermarks: dict[ChainId, int] = {}
     for snapshot in chains:
         places.update({split_number(p.split): place_in(p) for p in snapshot.sources})
         if snapshot.finished:
             finished.add(snapshot.chain)
-    return Cut(places, frozenset(finished))
+        if snapshot.watermark is not None:
+            watermarks[snapshot.chain] = snapshot.watermark
+    return Cut(places, frozenset(finished), watermarks)
 
 
 @dataclass
-class _Came:
+class Came:
     """Rows that came to a place, by where they began: a split, or a chain that was finished."""
 
     read: dict[int, list[int]] = field(default_factory=dict)
@@ -71,14 +77,14 @@ class Oracle:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._first = {head_of(p.chain): p for p in reversed(scenario.graph.chains)}
-        self._sinks: dict[OperatorId, _Came] = {}
-        self._counted: dict[OperatorId, _Came] = {}
+        self._sinks: dict[OperatorId, Came] = {}
+        self._counted: dict[OperatorId, Came] = {}
         for plan in scenario.graph.chains:
             for sink in plan.sinks:
-                self._sinks[sink.operator] = _Came()
+                self._sinks[sink.operator] = Came()
             for operator in plan.operators:
-                if operator.state is not None:
-                    self._counted[operator.operator] = _Came()
+                if operator.state is not None and operator.window is None:
+                    self._counted[operator.operator] = Came()
         self._walk_all()
         self.ends = scenario.ends()
 
@@ -105,7 +111,7 @@ class Oracle:
                     row = split * SPLIT_ROWS + place
                     if every(script.bad, row):
                         self._leave(plan, plan.error_output, row, None, 1)
-                    else:
+                    elif script.time is None or script.time.time_of(row) is not None:
                         self._enter(plan, 0, row, None, 1)
         for plan in self._scenario.graph.chains:
             for index, operator in enumerate(plan.operators):
@@ -116,7 +122,10 @@ class Oracle:
         self, plan: ChainPlan, index: int, row: int, began: ChainId | None, times: int
     ) -> None:
         """A row comes to an operator of a chain."""
-        for operator in plan.operators[index:]:
+        for place, operator in enumerate(plan.operators[index:], index):
+            if operator.window is not None:
+                self._enter_window(plan, place, row, times)
+                return
             if operator.operator in self._counted:
                 _note(self._counted[operator.operator], row, began, times)
             script = self._scenario.operators[operator.operator]
@@ -127,6 +136,10 @@ class Oracle:
                 return
         for output in plan.outputs:
             self._leave(plan, output, row, began, times)
+
+    def _enter_window(self, plan: ChainPlan, index: int, row: int, times: int) -> None:
+        """A row comes to a window; see `time_oracle`."""
+        raise NotImplementedError(plan, index, row, times)
 
     def _leave(
         self,
@@ -150,11 +163,11 @@ def _target(outlet: OutletPlan) -> Head:
     return head_of(outlet.channels[0].target)
 
 
-def _note(came: _Came, row: int, began: ChainId | None, times: int) -> None:
+def _note(came: Came, row: int, began: ChainId | None, times: int) -> None:
     if began is None:
         came.read.setdefault(row // SPLIT_ROWS, []).extend([row] * times)
     else:
         came.finished.setdefault(began, []).extend([row] * times)
 
 
-__all__ = ["NOTHING", "Cut", "Oracle", "cut_of"]
+__all__ = ["NOTHING", "Came", "Cut", "Oracle", "cut_of"]

@@ -60,7 +60,9 @@ _CALLS = {
 
 
 class CutRun(SimJob):
-    """One coordinator with all its attempts."""
+    """One coordinator with all its attempts. `chain_kind`: what its chains are."""
+
+    chain_kind: type[CutChain] = CutChain
 
     def __init__(
         self, world: World, job: "CutJob", choice: RestoreChoice, *, started: bool
@@ -292,7 +294,7 @@ class CutRun(SimJob):
         self._opening[name] = process
         self.deployed += 1
         try:
-            made = CutChain(
+            made = self.chain_kind(
                 command.plan,
                 command.generation,
                 command.restored,

@@ -30,10 +30,10 @@ CHAINS_MAX: Final = 6
 CHANNELS_MAX: Final = 9
 
 
-class _DrawnCounts(DrawnJob):
+class DrawnCounts(DrawnJob):
     """Maps that count; what comes to several subtasks of one is partitioned (G4)."""
 
-    MAPS = (0, 1, 2, 2, 3, 3)
+    MAPS: tuple[int, ...] = (0, 1, 2, 2, 3, 3)
 
     def _operator(self, kind: str, number: int) -> str:
         name = super()._operator(kind, number)
@@ -51,9 +51,9 @@ class _DrawnCounts(DrawnJob):
         return super()._edge_kinds(above, below)
 
 
-def draw_cut_scenario(dice: Dice) -> Scenario:
+def draw_cut_scenario(dice: Dice, kind: type[DrawnCounts] = DrawnCounts) -> Scenario:
     """Everything that is decided before the first step."""
-    graph = _with_checkpoints(dice, draw_graph(dice, _DrawnCounts, CHAINS_MAX, CHANNELS_MAX))
+    graph = _with_checkpoints(dice, draw_graph(dice, kind, CHAINS_MAX, CHANNELS_MAX))
     drawn = with_parts(dice, graph, UserAction.NOTHING, ENVELOPES)
     operators = {name: replace(script, fails=0) for name, script in drawn.operators.items()}
     unbounded = dice.one_in(6)
@@ -84,4 +84,4 @@ def _in_checkpoint_mode(plan: ChainPlan, once: dict[OperatorId, bool]) -> ChainP
     return replace(plan, mode=Mode.CHECKPOINT, sinks=sinks)
 
 
-__all__ = ["draw_cut_scenario"]
+__all__ = ["DrawnCounts", "draw_cut_scenario"]

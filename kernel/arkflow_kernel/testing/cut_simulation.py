@@ -6,6 +6,7 @@ ground truth (`cut_truth.py`) looks at every record, every object and every publ
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from enum import Enum
 from typing import Final
 
@@ -17,6 +18,7 @@ from arkflow_kernel.testing.cut_job import FOUND, CutJob
 from arkflow_kernel.testing.cut_scenario import draw_cut_scenario
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.lineage import ViolationError
+from arkflow_kernel.testing.scenario import Scenario
 from arkflow_kernel.testing.sim_world import Machines
 from arkflow_kernel.testing.simulation import STEPS_MIN, Report, SimulationError, small_slices
 from arkflow_kernel.testing.virtual_clock import VirtualClock
@@ -70,7 +72,14 @@ _ASKS: Final = [Ask.NOTHING] * 4 + [Ask.STOP] * 3 + list(Ask)[2:] + [Ask.SAVEPOI
 
 
 class CutSimulation:
-    """One seed."""
+    """One seed.
+
+    `job_kind`: what its jobs are; `asks`: what users do; `file`: where it is replayed.
+    """
+
+    job_kind: type[CutJob] = CutJob
+    file: str = FILE
+    asks: Sequence[Ask] = _ASKS
 
     def __init__(self, seed: int, machines: Machines | None = None) -> None:
         self._seed, self._machines = seed, machines or Machines()
@@ -88,14 +97,17 @@ class CutSimulation:
                     outcomes.append(_Life(self).live())
                 return Report(self._seed, tuple(outcomes), self._steps, self.probes)
             except FOUND as error:
-                raise SimulationError(self._seed, self._steps, error, FILE) from error
+                raise SimulationError(self._seed, self._steps, error, self.file) from error
 
     def made(self) -> CutJob:
         """The next job."""
         self._jobs += 1
-        scenario = draw_cut_scenario(self._dice)
+        scenario = self._drawn()
         probe_features(scenario, self.probes)
-        return CutJob(scenario, self._machines, self._clock, self._dice, self.probes)
+        return self.job_kind(scenario, self._machines, self._clock, self._dice, self.probes)
+
+    def _drawn(self) -> Scenario:
+        return draw_cut_scenario(self._dice)
 
     @property
     def seed(self) -> int:
@@ -177,7 +189,7 @@ class _Life:
         """What the user will do in the next run, and when."""
         self._runs += 1
         self._planned = self._job.current
-        self._ask = self._dice.pick(_ASKS)
+        self._ask = self._dice.pick(self._simulation.asks)
         if self._insists:
             self._ask = Ask.SAVEPOINT
         if self._runs > RUNS_MAX:
@@ -266,11 +278,8 @@ class _Life:
         self._probes["already finished"] += 1
 
 
-def probe_features(scenario: object, probes: "Counter[str]") -> None:
+def probe_features(scenario: Scenario, probes: "Counter[str]") -> None:
     """What kind of job was drawn."""
-    from arkflow_kernel.testing.scenario import Scenario
-
-    assert isinstance(scenario, Scenario)
     sinks: Counter[str] = Counter()
     for plan in scenario.graph.chains:
         stateful = [op for op in plan.operators if op.state is not None]

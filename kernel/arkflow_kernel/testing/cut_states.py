@@ -12,6 +12,7 @@ from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.snapshot import CheckpointRecord, RunRef, StateSnapshot
 from arkflow_kernel.testing.lineage import ViolationError
 from arkflow_kernel.testing.sim_store import OBJECTS, SimStore
+from arkflow_kernel.testing.sim_windows import Pane, entries_of
 
 KEY: Final = "key"
 """The key field of every stateful operator of the simulation."""
@@ -34,6 +35,15 @@ class StateReader:
                 if state.operator == operator:
                     _join(total, self._of(state), f"{operator} of {chain.chain}")
         return total
+
+    def panes(self, state: StateSnapshot) -> dict[Pane, int]:
+        """What one subtask of a window holds."""
+        found: dict[Pane, int | None] = {}
+        for run in state.runs:
+            data = self._store.files[OBJECTS + run.object]
+            part = pa.py_buffer(data[run.offset : run.offset + run.length])
+            found.update(entries_of([ipc.open_file(part).get_batch(0)]))
+        return {pane: value for pane, value in found.items() if value is not None}
 
     def _of(self, state: StateSnapshot) -> dict[int, int]:
         found: dict[int, int] = {}

@@ -65,7 +65,7 @@ class Truth:
 
     def __init__(self, scenario: Scenario, store: SimStore, probes: "Counter[str]") -> None:
         self.scenario, self.store, self._probes = scenario, store, probes
-        self.oracle = Oracle(scenario)
+        self.oracle = self._made_oracle()
         self.records: list[Known] = []
         self._failed: set[tuple[int, int]] = set()
         self._listed: set[tuple[Lane, Epoch]] = set()
@@ -85,6 +85,9 @@ class Truth:
         assert graph.checkpoint is not None
         self._retention = graph.checkpoint.retention
         store.created, store.deleted = self._created, self._deleted
+
+    def _made_oracle(self) -> Oracle:
+        return Oracle(self.scenario)
 
     @property
     def newest(self) -> Known | None:
@@ -266,6 +269,10 @@ class Truth:
         if epochs and token.epoch < max(epochs):
             _fail(f"epoch {token.epoch} of {lane} is published after {max(epochs)} (X1)")
         epochs[token.epoch] = rows
+        self._judge_counts(rows)
+
+    def _judge_counts(self, rows: list[Counted]) -> None:
+        """No two rows of a key have the same running count."""
         for row, counts in rows:
             key = row % SPLIT_ROWS % KEYS
             for operator, count in counts:

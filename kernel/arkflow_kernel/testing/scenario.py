@@ -17,6 +17,7 @@ from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.sim_order import Head, Path, paths
 from arkflow_kernel.testing.sim_parts import OperatorScript, SinkScript, SourceScript
 from arkflow_kernel.testing.sim_rows import FINISH_SPLITS, SPLIT_ROWS
+from arkflow_kernel.testing.sim_times import TimeScript
 
 CHAINS_MAX: Final = 9
 """Subtasks of chains in one job: more only make every seed longer."""
@@ -37,7 +38,10 @@ class UserAction(Enum):
 
 @dataclass(frozen=True)
 class Scenario:
-    """One job, what its user does at which step, and how many faults may strike."""
+    """One job, what its user does at which step, and how many faults may strike.
+
+    `time`: its rows have event times.
+    """
 
     graph: ExecutionGraph
     sources: dict[ChainId, SourceScript]
@@ -48,6 +52,7 @@ class Scenario:
     action_step: int
     faults: int
     fault_odds: int
+    time: TimeScript | None = None
 
     def ends(self) -> dict[int, int]:
         """How many rows each split has."""
@@ -111,8 +116,12 @@ def with_parts(
 
 
 class DrawnJob:
-    """A job's operators and edges, drawn in the order of the rows. `MAPS`: how many maps."""
+    """A job's operators and edges, drawn in the order of the rows.
 
+    `SOURCES` and `MAPS`: how many there may be of these.
+    """
+
+    SOURCES: tuple[int, ...] = (1, 1, 2)
     MAPS: tuple[int, ...] = (0, 1, 2, 2, 3)
 
     def __init__(self, dice: Dice) -> None:
@@ -123,7 +132,7 @@ class DrawnJob:
 
     def job(self) -> dict[str, Any]:
         dice = self._dice
-        sources = [self._operator("source", i) for i in range(dice.pick([1, 1, 2]))]
+        sources = [self._operator("source", i) for i in range(dice.pick(self.SOURCES))]
         open_ends = [op["id"] for op in self._operators]
         for i in range(dice.pick(self.MAPS)):
             # The newest come first: depth is more often found than width.

@@ -6,6 +6,7 @@ from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
 from arkflow_kernel.ports import Operator, SinkWriter, SourceReader
 from arkflow_kernel.testing.sim_parts import SimOperator, SimSink, SimSource
+from arkflow_kernel.testing.sim_windows import SimWindow
 from arkflow_kernel.testing.sim_world import World
 
 
@@ -14,7 +15,7 @@ class SimComponents:
 
     def __init__(self, plan: ChainPlan, world: World) -> None:
         self._plan, self._world = plan, world
-        self.operators: list[SimOperator] = []
+        self.operators: list[SimOperator | SimWindow] = []
         self.read: SimSource | None = None
 
     def source(self, plan: SourcePlan) -> SourceReader:

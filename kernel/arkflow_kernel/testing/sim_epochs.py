@@ -22,11 +22,14 @@ from arkflow_kernel.testing.sim_rows import rows_of
 COUNTS: Final = "n_"
 """Columns that begin so are running counts: `n_<operator>`."""
 
+TOTALS: Final = "w_"
+"""Columns that begin so are counts of a window: `w_<operator>`."""
+
 ROWS_OF_OBJECT: Final = 7
 """Rows of one staged object: small, so that epochs have several."""
 
 Counted = tuple[int, tuple[tuple[str, int], ...]]
-"""A row, and by operator the count that it was given."""
+"""A row, and by operator the count that it was given; of a window by its column."""
 
 Lane = tuple[OperatorId, int]
 
@@ -34,11 +37,11 @@ Lane = tuple[OperatorId, int]
 def counted_rows(batch: pa.RecordBatch) -> list[Counted]:
     """The rows of a batch with their counts."""
     rows = rows_of(batch)
-    names = [name for name in batch.schema.names if name.startswith(COUNTS)]
+    names = [name for name in batch.schema.names if name.startswith((COUNTS, TOTALS))]
     if not names:
         return [(row, ()) for row in rows]
     columns = [batch.column(name).to_pylist() for name in names]
-    operators = [name[len(COUNTS) :] for name in names]
+    operators = [name.removeprefix(COUNTS) for name in names]
     counts = zip(*columns, strict=True)
     return [
         (row, tuple(zip(operators, found, strict=True)))
@@ -139,4 +142,4 @@ class SimEpochSink:
         """What is not staged is gone."""
 
 
-__all__ = ["COUNTS", "Counted", "Lane", "SimEpochSink", "counted_rows"]
+__all__ = ["COUNTS", "TOTALS", "Counted", "Lane", "SimEpochSink", "counted_rows"]

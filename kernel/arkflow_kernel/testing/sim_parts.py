@@ -30,6 +30,7 @@ from arkflow_kernel.testing.sim_rows import (
     split_name,
     split_number,
 )
+from arkflow_kernel.testing.sim_times import TimeScript
 
 Cached = tuple[pa.RecordBatch, pa.RecordBatch | None]
 
@@ -43,7 +44,7 @@ def every(step: int, row: int) -> bool:
 class SourceScript:
     """One subtask of a source: `sizes` are the rows of each batch, by split.
 
-    An `unbounded` one does not end: it has nothing more for now.
+    An `unbounded` one does not end: it has nothing more for now. With `time`, rows have times.
     """
 
     sizes: dict[int, tuple[int, ...]]
@@ -52,6 +53,7 @@ class SourceScript:
     pause_ms: int | None = None
     bad: int = 0
     unbounded: bool = False
+    time: TimeScript | None = None
     cache: dict[tuple[int, int, int], Cached] = field(default_factory=dict)
 
     def rows(self, split: int) -> int:
@@ -65,7 +67,9 @@ class SourceScript:
             rows = [split * SPLIT_ROWS + n for n in range(first, end)]
             bad = [row for row in rows if every(self.bad, row)]
             good = [row for row in rows if not every(self.bad, row)]
-            known = batch_of(good), batch_of(bad, BAD_SCHEMA) if bad else None
+            batch = batch_of(good)
+            batch = batch if self.time is None else self.time.with_times(batch, good)
+            known = batch, batch_of(bad, BAD_SCHEMA) if bad else None
             self.cache[split, first, end] = known
         return known
 
@@ -129,6 +133,9 @@ class SimSource:
         left = [(n, split) for split, n in self._next.items() if n < script.rows(split)]
         if not left:
             return NothingYet(MonotonicMs(now_ms + 40)) if script.unbounded else SourceEnded()
+        left = [place for place in left if place[1] not in self._resting()]
+        if not left:
+            return NothingYet(MonotonicMs(now_ms + 5))
         first, split = min(left)
         end = 0
         for size in script.sizes[split]:
@@ -140,7 +147,18 @@ class SimSource:
         name = split_name(split)
         ended = end == script.rows(split) and not script.unbounded
         origin = Origin(name, None, first)
-        return SourceBatch(name, good, {"row": end}, origin, bad, split_ended=ended)
+        quiet = tuple(split_name(each) for each in self._resting())
+        return SourceBatch(name, good, {"row": end}, origin, bad, split_ended=ended, quiet=quiet)
+
+    def _resting(self) -> tuple[int, ...]:
+        """Splits in which there is nothing just now, where idleness plays a part (W2): some of
+        them for a while, then all, then none.
+        """
+        time, phase = self._script.time, self._reads // 6 % 3
+        if time is None or time.idle_timeout_ms is None or phase == 2:
+            return ()
+        rows = self._script.rows
+        return tuple(s for s, n in self._next.items() if (phase or s % 2) and n < rows(s))
 
     def commit(self, positions: Seq[SplitPosition]) -> None:
         """Keep what was committed."""

@@ -66,12 +66,18 @@ def split_number(name: SplitId) -> int:
 
 
 @lru_cache(maxsize=4096)
-def owner_of(row_key: int, parallelism: int, max_parallelism: int) -> int:
-    """The subtask that owns a key (G3), byte by byte as the rule says it."""
+def group_of(row_key: int, max_parallelism: int) -> int:
+    """The group of a key (G3), byte by byte as the rule says it."""
     state = 0xCBF29CE484222325
     for byte in row_key.to_bytes(8, "big", signed=True):
         state = ((state ^ byte) * 0x100000001B3) % 2**64
-    group = state % max_parallelism
+    return state % max_parallelism
+
+
+@lru_cache(maxsize=4096)
+def owner_of(row_key: int, parallelism: int, max_parallelism: int) -> int:
+    """The subtask that owns a key."""
+    group = group_of(row_key, max_parallelism)
     firsts = [i * max_parallelism // parallelism for i in range(parallelism + 1)]
     return next(i for i in range(parallelism) if firsts[i] <= group < firsts[i + 1])
 
@@ -84,6 +90,7 @@ __all__ = [
     "SCHEMA",
     "SPLIT_ROWS",
     "batch_of",
+    "group_of",
     "owner_of",
     "place_of",
     "rows_of",
