@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from arkflow_kernel.event_time_gate import ROW_WATERMARK
 from arkflow_kernel.plan import AggregatePlan, LatePolicy, WindowKind, WindowPlan
-from arkflow_kernel.window import firing, pane_runs
+from arkflow_kernel.window import firing, pane_runs, pane_sides
 from tests.kernel.window.test_assign import windows_with
 from tests.kernel.window.timeline import PLAIN, Timeline, window
 
@@ -167,7 +167,7 @@ def test_any_cuts_any_moves_of_time_and_any_restores_give_the_results_of_a_loop(
 def test_so_do_small_tables_and_parts_by_key(case: Case) -> None:
     """Every few rows are grouped, merged and fired apart, as millions are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pane_runs, "RAW_ROWS", 4)
+        patch.setattr(pane_sides, "RAW_ROWS", 4)
         patch.setattr(pane_runs, "PIECE_ROWS", 3)
         patch.setattr(firing, "RESULT_ROWS_MAX", 5)
         patch.setattr(firing, "_CORRECTED_MAX", 4)
