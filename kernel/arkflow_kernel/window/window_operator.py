@@ -22,7 +22,7 @@ from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
-from arkflow_kernel.timestamps import operator_times
+from arkflow_kernel.timestamps import TIME_LIMIT_MS, operator_times
 from arkflow_kernel.window.aggregates import PANES, Aggregates, Family
 from arkflow_kernel.window.assign import INT64_MIN, Panes, Times
 from arkflow_kernel.window.firing import Firing, WindowTable
@@ -80,6 +80,8 @@ class ColumnarWindowOperator:
         self._firing = Firing(windows, aggregates, ledger, families)
         self._bound = bound
         self._lateness = _lateness(plan)
+        limits = np.array([-TIME_LIMIT_MS - 1, TIME_LIMIT_MS], np.int64)
+        self._all_fit = windows.in_range(limits) is None
 
     def open(self) -> None:
         """The states are opened by whoever restores them."""
@@ -133,7 +135,7 @@ class ColumnarWindowOperator:
         ms, valid = times.ms, times.valid
         if self._is_result(batch):
             ms = ms - 1
-        inside = self._windows.in_range(ms)
+        inside = None if self._all_fit else self._windows.in_range(ms)
         if inside is not None:
             raise ProcessingError(
                 self._operator,
