@@ -12,6 +12,7 @@ from arkflow_kernel.errors import ArkflowError, SinkError, StoreError
 from arkflow_kernel.ids import (
     ChannelId,
     CheckpointId,
+    EventTimeMs,
     Generation,
     MonotonicMs,
     OperatorId,
@@ -19,10 +20,12 @@ from arkflow_kernel.ids import (
     RequestToken,
     Sequence,
     SplitId,
+    WallMs,
 )
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import ReadResult, SourceBatch, SplitPosition, WriteReceipt
 from arkflow_kernel.protocol import (
+    BatchTime,
     ChainEvent,
     ChannelBroken,
     Control,
@@ -83,6 +86,7 @@ class HandDrivenChain:
         plan: ChainPlan,
         *,
         commits: bool = False,
+        splits: tuple[SplitId, ...] = (),
         restored: tuple[SplitPosition, ...] = (),
         snapshot: ChainSnapshot | None = None,
         log: Transcript | None = None,
@@ -92,7 +96,10 @@ class HandDrivenChain:
         if snapshot is None:
             snapshot = ChainSnapshot(plan.chain, plan.tasks, sources=restored)
         self.task = ChainTask(
-            plan, G1, opened=OpenedSource(commits), restored=RestoredChain(snapshot=snapshot)
+            plan,
+            G1,
+            opened=OpenedSource(commits, splits),
+            restored=RestoredChain(snapshot=snapshot),
         )
         self.log = Transcript() if log is None else log
         self.clock = VirtualClock() if clock is None else clock
@@ -155,21 +162,44 @@ class HandDrivenChain:
 
     # --- answers -------------------------------------------------------------------------------
 
-    def read(self, token: int, rows: int | ReadResult, *, ends: bool = False) -> None:
-        """The source answers: so many rows of split `a`, or something else."""
+    def read(
+        self,
+        token: int,
+        rows: int | ReadResult,
+        *,
+        ends: bool = False,
+        max_ms: int | None = None,
+    ) -> None:
+        """The source answers: so many rows of split `a`, or something else.
+
+        `max_ms`: the greatest event time of its split, where the source has event time.
+        """
         result = rows if not isinstance(rows, int) else self._batch(rows, ends)
-        self.take(SourceRead(self.clock.moment(), RequestToken(token), result))
+        time = None if max_ms is None else BatchTime(EventTimeMs(max_ms))
+        self.take(SourceRead(self.clock.moment(), RequestToken(token), result, time=time))
 
     def _batch(self, rows: int, ends: bool) -> SourceBatch:
         self._row += rows
         batch = rows_batch("a", range(rows))
         return SourceBatch(SplitId("a"), batch, {"row": self._row}, split_ended=ends)
 
-    def done(self, token: int, *rows: int, more: bool = False, output: str = "sink") -> None:
-        """The lane answers: batches of so many rows for one output, 10 bytes a row."""
+    def done(
+        self,
+        token: int,
+        *rows: int,
+        more: bool = False,
+        output: str = "sink",
+        timer: int | None = None,
+    ) -> None:
+        """The lane answers: batches of so many rows for one output, 10 bytes a row.
+
+        `timer`: so many milliseconds from now an operator wants a tick.
+        """
         pieces = (Piece(OutputId(output), rows_batch("a", range(n)), 10 * n) for n in rows)
         slice_ = LaneSlice(tuple(pieces))
-        self.take(ItemDone(self.clock.moment(), RequestToken(token), slice_, more))
+        at, request = self.clock.moment(), RequestToken(token)
+        wall = None if timer is None else WallMs(at.wall_ms + timer)
+        self.take(ItemDone(at, request, slice_, more, timer=wall))
 
     def wrote(self, token: int, upto: int, roll_at: int | None = None) -> None:
         """A sink answers."""

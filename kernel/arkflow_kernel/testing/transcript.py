@@ -9,11 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from arkflow_kernel.envelope import Data
+from arkflow_kernel.envelope import Data, Watermark
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import SourceBatch, SplitPosition, WriteReceipt
 from arkflow_kernel.protocol import (
+    AdvanceItem,
+    BatchTime,
     ChainOutcome,
     CommitPermit,
     ControlState,
@@ -22,6 +24,7 @@ from arkflow_kernel.protocol import (
     LaneSlice,
     RunItem,
     SealItem,
+    TickItem,
 )
 from arkflow_kernel.snapshot import (
     ChainSnapshot,
@@ -34,6 +37,7 @@ from arkflow_kernel.snapshot import (
     RestoredChain,
     RoundAnswer,
     SinkToken,
+    SplitTime,
 )
 
 _ZEROS = frozenset({"published_upto", "number", "last_checkpoint", "unusable"})
@@ -93,6 +97,14 @@ def _value(name: str, value: object) -> str:
             return f"run {value.batch.num_rows} rows"
         case FinishItem():
             return "finish"
+        case AdvanceItem():
+            return f"advance to {value.watermark}"
+        case TickItem():
+            return "tick"
+        case Watermark():
+            return f"Watermark {value.time_ms}"
+        case BatchTime():
+            return f"greatest time={value.max_ms}"
         case SealItem():
             return f"seal {value.checkpoint}"
         case LaneSlice():
@@ -164,9 +176,14 @@ def _told(thing: object) -> str:
         case ObjectRef():
             return thing.name
         case InputSnapshot():
-            return f"{thing.channel}{' ended' if thing.ended else ''}"
+            told = "" if thing.watermark is None else f" at {thing.watermark}"
+            idle = " idle" if thing.idle else ""
+            return f"{thing.channel}{' ended' if thing.ended else ''}{told}{idle}"
+        case SplitTime():
+            return f"{thing.split} up to {thing.max_ms}{' idle' if thing.idle else ''}"
         case ChainSnapshot():
-            parts = [_told(each) for each in (*thing.sources, *thing.inputs)]
+            parts = [_told(each) for each in (*thing.sources, *thing.times, *thing.inputs)]
+            parts += [] if thing.watermark is None else [f"watermark={thing.watermark}"]
             parts += ["finished"] if thing.finished else []
             parts += [_told(token) for lane in thing.lanes for token in lane.tokens]
             return f"{thing.chain}({' '.join(parts)})"
