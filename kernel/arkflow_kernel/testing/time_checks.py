@@ -133,6 +133,7 @@ class SplitChecks(TimeCheck):
             since = self._quiet.setdefault(split, now_ms)
             if self._timeout_ms is not None and now_ms - since >= self._timeout_ms:
                 self._idle.add(split)  # whoever looks now must see it
+        self._may_rise(now_ms)
 
     def submitted(self, upto: SplitPosition) -> None:
         """The rows of a split up to here went to the lane."""
@@ -144,16 +145,21 @@ class SplitChecks(TimeCheck):
 
     def passed(self, now_ms: int) -> None:
         """The machine has handled an event."""
-        known = self._parts.items()
-        for split, part in known:
+        self._may_rise(now_ms)
+        if any(part.active for part in self._parts.values()):
+            known = self._parts.items()
+            surely = (_Part(part.watermark, split not in self._idle) for split, part in known)
+            self._lowest = _risen(self._lowest, surely)
+
+    def _may_rise(self, now_ms: int) -> None:
+        """Whoever may be idle by now has no say, if the machine has noticed."""
+        for split, part in self._parts.items():
             since, timeout_ms = self._quiet.get(split), self._timeout_ms
             idle = since is not None and timeout_ms is not None and now_ms - since >= timeout_ms
             part.active = not idle
         parts = self._parts.values()
-        surely = (_Part(part.watermark, split not in self._idle) for split, part in known)
-        self._lowest = _risen(self._lowest, surely)
         self.rose(part for part in parts if part.active)
-        if not any(part.active for part in parts):  # the machine may not have noticed yet of all
+        if not any(part.active for part in parts):  # it may not have noticed of one of them
             for part in parts:
                 self.rose([_Part(part.watermark)])
 
