@@ -38,20 +38,20 @@ from arkflow_kernel.watermark import ChainTime, ChannelTimes, Part, SplitTimes
 
 
 class _TimeTask(ChainTask):
-    """A machine whose parts of time are of other classes; what a chain does not have stays."""
+    """A machine whose parts of time are of other classes; what a chain does not have, stays."""
 
-    splits: type[SplitTimes] = SplitTimes
-    channels: type[ChannelTimes] = ChannelTimes
-    said: type[ChainTime] = ChainTime
+    _planted_splits: type[SplitTimes] = SplitTimes
+    _planted_channels: type[ChannelTimes] = ChannelTimes
+    _planted_said: type[ChainTime] = ChainTime
 
     def __init__(self, plan: ChainPlan, *rest: Any, **named: Any) -> None:
         super().__init__(plan, *rest, **named)
         time = self._flow.time
         if time._splits is not None:
-            time._splits.__class__ = self.splits
+            time._splits.__class__ = self._planted_splits
         if time._time is not None:
-            time._time.__class__ = self.said
-        self._flow.inlets.times.__class__ = self.channels
+            time._time.__class__ = self._planted_said
+        self._flow.inlets.times.__class__ = self._planted_channels
 
 
 def _never_idle(parts: Iterable[Part]) -> Seq[Part]:
@@ -67,7 +67,7 @@ class _BusySplits(SplitTimes):
 class IdleSplitsCount(_TimeTask):
     """A split that is idle holds the watermark of its source (W2)."""
 
-    splits = _BusySplits
+    _planted_splits = _BusySplits
 
 
 class _BusyChannels(ChannelTimes):
@@ -79,7 +79,7 @@ class _BusyChannels(ChannelTimes):
 class IdleInputsCount(_TimeTask):
     """An input that is idle holds the watermark of the chain (W2)."""
 
-    channels = _BusyChannels
+    _planted_channels = _BusyChannels
 
 
 class _SleepingSplits(SplitTimes):
@@ -93,7 +93,7 @@ class _SleepingSplits(SplitTimes):
 class SplitsAreNeverWoken(_TimeTask):
     """A split that was idle once has no say any more (W2)."""
 
-    splits = _SleepingSplits
+    _planted_splits = _SleepingSplits
 
 
 class _SleepingChannels(ChannelTimes):
@@ -106,7 +106,7 @@ class _SleepingChannels(ChannelTimes):
 class InputsAreNeverWoken(_TimeTask):
     """An input that was idle once has no say any more (W2)."""
 
-    channels = _SleepingChannels
+    _planted_channels = _SleepingChannels
 
 
 class _WakingChannels(ChannelTimes):
@@ -119,7 +119,7 @@ class _WakingChannels(ChannelTimes):
 class StoppedInputsLeave(_TimeTask):
     """An input that a user stopped leaves the minimum, as if its data had ended (W1)."""
 
-    channels = _WakingChannels
+    _planted_channels = _WakingChannels
 
 
 class _HastySplits(SplitTimes):
@@ -131,7 +131,7 @@ class _HastySplits(SplitTimes):
 class UnreadSplitsDoNotHold(_TimeTask):
     """A split of which nothing was read yet does not hold the watermark (W1)."""
 
-    splits = _HastySplits
+    _planted_splits = _HastySplits
 
 
 class _SilentTime(ChainTime):
@@ -146,7 +146,7 @@ class _SilentTime(ChainTime):
 class WakesWithoutAWord(_TimeTask):
     """Rows end an idleness, and no watermark is said before them (W2)."""
 
-    said = _SilentTime
+    _planted_said = _SilentTime
 
 
 class _FallingTime(ChainTime):
@@ -160,7 +160,7 @@ class _FallingTime(ChainTime):
 class FallsWhenItWakes(_TimeTask):
     """Who ends an idleness says the minimum, which may be lower than what was said (W2)."""
 
-    said = _FallingTime
+    _planted_said = _FallingTime
 
 
 # --- the place behind the rows -----------------------------------------------------------------
@@ -279,7 +279,7 @@ class _TimelessCuts(SplitTimes):
 class CutsWithoutTimes(_TimeTask):
     """A cut does not hold the greatest times of its splits (W3)."""
 
-    splits = _TimelessCuts
+    _planted_splits = _TimelessCuts
 
 
 class ForgetsTheRestoredWatermark(ChainTask):
