@@ -109,7 +109,9 @@ class PaneRuns:
         staged = len(self._staged)
         self._journal.stage(self, rows.size, lambda: self._take_back(staged))
         self._staged.append(rows)
-        self._known_panes = None
+        known = self._known_panes
+        if known is not None and not np.isin(rows.panes, known).all():
+            self._known_panes = None
 
     def _take_back(self, staged: int) -> None:
         del self._staged[staged:]

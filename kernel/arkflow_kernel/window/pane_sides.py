@@ -195,9 +195,12 @@ class RawLimit:
 
     def reached(self, sides: Seq[PaneSide]) -> bool:
         """Whether there are enough to be grouped."""
-        rows = sum(side.raw_rows for side in sides)
-        tables = sum(len(side.raw) for side in sides)
-        large = self._bytes is not None and sum(side.raw_bytes for side in sides) > self._bytes
+        rows = size = tables = 0
+        for side in sides:
+            rows += side.raw_rows
+            size += side.raw_bytes
+            tables += len(side.raw)
+        large = self._bytes is not None and size > self._bytes
         return rows >= self._rows or large or tables >= _RAW_TABLES_MAX
 
     def learn(self, left: float) -> None:
