@@ -28,6 +28,9 @@ Pane = tuple[int, int]
 _FIRED_ROWS: Final = 2
 """Results of one piece: few, so that a firing has several."""
 
+_TICK_MS: Final = 7
+"""So long after the first rows does it want a tick."""
+
 _FIELDS: list["pa.Field[Any]"] = [
     pa.field("group", pa.int32()),
     *(pa.field(name, pa.int64()) for name in ("window", "key", "value")),
@@ -61,6 +64,7 @@ class SimWindow:
         assert plan.state is not None
         self.operator: OperatorId = plan.operator
         self.finished = 0
+        self._tick_at: WallMs | None = None
         self._state, self._journal = plan.state, journal
         self._table, self._misuses = table, misuses
         self._watermark: EventTimeMs | None = None
@@ -84,6 +88,8 @@ class SimWindow:
         del origin
         if self.finished:
             self._misuses.append("process after finish")
+        if self._tick_at is None:
+            self._tick_at = WallMs(self._journal.wall_ms + _TICK_MS)
         late = 0
         for row, time_ms, watermark in _judged(batch):
             window, key = self._time.window_of(time_ms), row % SPLIT_ROWS % KEYS
@@ -106,13 +112,14 @@ class SimWindow:
         return self._fired([p for p in self._panes if self._time.end_of(p[0]) <= watermark])
 
     def tick(self, wall_ms: WallMs) -> Iterator[OperatorResult]:
-        """Nothing goes by the wall clock."""
-        del wall_ms
+        """Nothing goes by the wall clock: the ticks only stand in the way of other items."""
+        if self._tick_at is not None and wall_ms >= self._tick_at:
+            self._tick_at = None
         return iter(())
 
     def timer(self) -> WallMs | None:
-        """It wants no tick."""
-        return None
+        """A while after the first rows since the last tick."""
+        return self._tick_at
 
     def end(self) -> Iterator[OperatorResult]:
         """Fire everything that is open."""

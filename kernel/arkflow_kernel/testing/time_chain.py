@@ -7,7 +7,15 @@ from arkflow_kernel.envelope import Data
 from arkflow_kernel.ids import SplitId
 from arkflow_kernel.plan import OperatorPlan
 from arkflow_kernel.ports import Operator
-from arkflow_kernel.protocol import AdvanceItem, ChainEvent, Emit, RunItem, SourceRead, Submit
+from arkflow_kernel.protocol import (
+    AdvanceItem,
+    ChainEvent,
+    Emit,
+    RunItem,
+    SourceRead,
+    Submit,
+    TickItem,
+)
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.task import Phase
@@ -53,6 +61,7 @@ class TimeChain(CutChain):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
+        self._began_ms = self._clock.now_ms
         truth = self.run.job.truth
         assert isinstance(truth, TimeTruth)
         snapshot, table = self.restored.snapshot, truth.oracle.table
@@ -89,6 +98,8 @@ class TimeChain(CutChain):
         super()._submitted(command)
         item = command.item
         self._world.probes["advance"] += isinstance(item, AdvanceItem)
+        ticks = isinstance(item, TickItem)
+        self._world.probes["tick of a window"] += ticks and self._clock.now_ms > self._began_ms
         if self._split_times is not None and isinstance(item, RunItem):
             assert item.origin.source is not None
             self._split_times.submitted(self._read_upto(SplitId(item.origin.source)))

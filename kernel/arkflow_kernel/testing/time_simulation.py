@@ -33,7 +33,7 @@ from arkflow_kernel.testing.time_chain import TimeJob, with_scripted_windows
 PROBES: Final = (
     *("window", "window in subtasks", "window behind a map", "window in a source's chain"),
     *("several splits", "idle splits", "late rows", "rows without a time", "two inputs"),
-    *("advance", "said Watermark", "said Idle", "said EndOfStream", "slices"),
+    *("advance", "tick of a window", "said Watermark", "said Idle", "said EndOfStream", "slices"),
     *("watermark in a cut", "open windows in a cut", "result published", "published again"),
     *("restored", "drain", "stop", "savepoint", "run stopped", "power failure"),
 )
