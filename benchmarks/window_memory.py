@@ -45,7 +45,9 @@ def generate(path: pathlib.Path, keys: int, seed: int = 7) -> None:
                 out.write_table(pa.table([pa.array(c) for c in columns], names=list(names)))
 
 
-def pipeline(source: pathlib.Path, folder: pathlib.Path, memory_bytes: int) -> dict[str, Any]:
+def pipeline(
+    source: pathlib.Path, folder: pathlib.Path, memory_bytes: int, interval_ms: int
+) -> dict[str, Any]:
     """The job."""
     totals = {
         "kind": "tumbling",
@@ -92,7 +94,7 @@ def pipeline(source: pathlib.Path, folder: pathlib.Path, memory_bytes: int) -> d
             }
         ],
         "state": {"backend": "embedded_kv", "memory_bytes": memory_bytes},
-        "checkpoint": {"object_store_uri": f"{folder}/checkpoints", "interval_ms": 10_000},
+        "checkpoint": {"object_store_uri": f"{folder}/checkpoints", "interval_ms": interval_ms},
     }
     return {"jobs": [job]}
 
@@ -164,13 +166,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--keys", type=int, default=10_000_000)
     parser.add_argument("--memory-mb", type=int, default=128)
+    parser.add_argument("--interval-ms", type=int, default=10_000, help="between checkpoints")
     parser.add_argument("--folder", type=pathlib.Path, help="work here")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-", dir=asked.folder) as name:
         folder = pathlib.Path(name)
         source, config = folder / "rows.parquet", folder / "job.json"
         generate(source, asked.keys)
-        config.write_text(json.dumps(pipeline(source, folder, asked.memory_mb * 1_000_000)))
+        memory_bytes = asked.memory_mb * 1_000_000
+        job = pipeline(source, folder, memory_bytes, asked.interval_ms)
+        config.write_text(json.dumps(job))
         found = run(config, asked.keys)
         check(folder / "out", asked.keys)
     print(
@@ -186,6 +191,7 @@ def main() -> None:
         "cores": os.cpu_count(),
         "keys": asked.keys,
         "memory_mb": asked.memory_mb,
+        "interval_ms": asked.interval_ms,
         **found,
     }
     results = pathlib.Path(__file__).parent / "results"
