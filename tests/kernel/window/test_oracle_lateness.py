@@ -25,7 +25,7 @@ PLANS = [
         marks=pytest.mark.slow,
     ),
     pytest.param(
-        Plan(((0, 1, 2),), parallelism=2, batch_rows=7, exact_batches=True, seed=4),
+        Plan(((0, 1, 2),), parallelism=2, batch_rows=25, exact_batches=True, seed=4),
         marks=pytest.mark.slow,
     ),
 ]
