@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from arkflow_kernel import item_work
-from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.operator_config import STATE_OUTPUT_KEY
 from arkflow_kernel.plan import (
     ChainPlan,
@@ -31,7 +30,7 @@ from arkflow_kernel.testing.simulation import SLICE_ROWS, Report
 from arkflow_kernel.testing.time_chain import TimeJob, with_scripted_windows
 
 PROBES: Final = (
-    *("window", "window in subtasks", "window behind a map", "window in a source's chain"),
+    *("window", "window in subtasks", "window is the second map", "window in a source's chain"),
     *("several splits", "idle splits", "late rows", "rows without a time", "two inputs"),
     *("advance", "tick of a window", "said Watermark", "said Idle", "said EndOfStream", "slices"),
     *("watermark in a cut", "open windows in a cut", "result published", "published again"),
@@ -142,16 +141,15 @@ def _probe(scenario: Scenario, probes: "dict[str, int] | Any") -> None:
     probes["late rows"] += bool(time.strays) and time.window is not None
     probes["rows without a time"] += bool(time.nulls)
     windows = [
-        (plan, index)
+        plan
         for plan in scenario.graph.chains
-        for index, operator in enumerate(plan.operators)
-        if operator.operator == OperatorId(time.window or "")
+        if any(operator.window is not None for operator in plan.operators)
     ]
     probes["window"] += bool(windows)
     probes["window in subtasks"] += len(windows) > 1
-    for plan, index in windows[:1]:
+    probes["window is the second map"] += time.window == "map1"
+    for plan in windows[:1]:
         probes["window in a source's chain"] += plan.source is not None
-        probes["window behind a map"] += index > 0
 
 
 __all__ = ["PROBES", "TimeSimulation", "draw_time_scenario"]
