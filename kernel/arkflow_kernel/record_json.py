@@ -187,6 +187,7 @@ def _state_json(state: StateSnapshot) -> Json:
         "format_version": state.format_version,
         "watermark": state.watermark,
         "shape": state.shape,
+        "low": state.low,
         "runs": [_run_json(run) for run in state.runs],
     }
 
@@ -263,6 +264,7 @@ def _read_state(fields: Fields) -> StateSnapshot:
         format_version=fields.number("format_version"),
         watermark=_event_time(fields, "watermark"),
         shape=fields.text("shape"),
+        low=fields.optional_signed("low"),
     )
 
 

@@ -69,7 +69,8 @@ class StateSnapshot:
 
     `key_types` is the type ledger (S10), `value_type` the values' type, both as Arrow calls them.
     `watermark` is that of the operator at the seal: what it has fired up to then (N5). `shape` is
-    that of the operator's plan (`StatePlan`).
+    that of the operator's plan (`StatePlan`). Panes below `low` count for nothing, whatever the
+    runs still hold of them (N6).
     """
 
     operator: OperatorId
@@ -82,6 +83,7 @@ class StateSnapshot:
     format_version: int = 1
     watermark: EventTimeMs | None = None
     shape: str = ""
+    low: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

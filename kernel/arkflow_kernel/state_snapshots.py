@@ -92,6 +92,7 @@ class _Part:
             layout.format_version,
             layout.watermark,
             self.shape,
+            layout.low,
         )
 
 
@@ -104,6 +105,7 @@ def _layout(snapshot: StateSnapshot) -> StateLayout:
         snapshot.value_type,
         snapshot.format_version,
         snapshot.watermark,
+        snapshot.low,
     )
 
 

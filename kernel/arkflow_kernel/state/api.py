@@ -91,7 +91,8 @@ class KeyedState(Protocol):
 class StateLayout:
     """What a snapshot says of a state beside its runs (`snapshot.StateSnapshot`), at one seal.
 
-    `watermark` is None for a state that does not live by event time.
+    `watermark` is None for a state that does not live by event time. Panes below `low` were let go
+    of, whatever runs still hold of them (N6); None: none were.
     """
 
     namespace: str
@@ -101,6 +102,7 @@ class StateLayout:
     value_type: str
     format_version: int
     watermark: EventTimeMs | None = None
+    low: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from arkflow_kernel.errors import RestoreError
+from arkflow_kernel.ids import EventTimeMs
 from arkflow_kernel.state.api import StateAddress, StateLayout
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
 from arkflow_kernel.state.key_columns import Ledger
@@ -56,7 +57,13 @@ class PaneFormat:
     def _kept(self) -> dict[str, Any]:
         return {"windows": self._windows, "partials": list(self._columns.values())}
 
-    def layout(self, types: Ledger, values: Seq[pa.DataType], watermark: Any = None) -> StateLayout:
+    def layout(
+        self,
+        types: Ledger,
+        values: Seq[pa.DataType],
+        watermark: EventTimeMs | None = None,
+        low: int | None = None,
+    ) -> StateLayout:
         """What a snapshot says of the panes."""
         return StateLayout(
             self._address.namespace,
@@ -66,6 +73,7 @@ class PaneFormat:
             self.value_type(values),
             FORMAT_VERSION,
             watermark,
+            low,
         )
 
     def values_of(self, layout: StateLayout) -> tuple[pa.DataType, ...]:

@@ -88,6 +88,7 @@ class PaneRuns:
         self._fresh = PaneSide()
         self._sealed = PaneSide()
         self._let_go_below: int | None = None
+        self._low: int | None = None
         self._room = max_bytes
         self._raw_limit = RawLimit(memory_bytes)
         self._spool: Spool | None = None
@@ -141,8 +142,14 @@ class PaneRuns:
             self._known_panes = None
 
         self._journal.stage(self, 0, undo)
-        self._let_go_below = pane if before is None else max(before, pane)
+        known = [each for each in (before, self._low, pane) if each is not None]
+        self._let_go_below = max(known)
         self._known_panes = None
+
+    @property
+    def low(self) -> int | None:
+        """Panes below were let go of: they take no rows any more. None: none were."""
+        return self._low
 
     def _make_room(self, raw: RawRows) -> None:
         """Raise if the partials, merged, would pass the budget; that is looked at when it might."""
@@ -260,7 +267,7 @@ class PaneRuns:
         if self._let_go_below is not None:
             for side in self._sides():
                 side.let_go(self._let_go_below)
-            self._let_go_below = None
+            self._low, self._let_go_below = self._let_go_below, None
             self._known_panes = None
         if self._raw_limit.reached(self._sides()):
             self._raw_limit.learn(self._group_raw())
@@ -300,7 +307,7 @@ class PaneRuns:
     def layout(self) -> StateLayout:
         """Names, types and the watermark now."""
         values = () if self._values is None else self._values.types
-        return self._format.layout(self._ledger.types, values, self._watermark)
+        return self._format.layout(self._ledger.types, values, self._watermark, self._low)
 
     def seal(self) -> Sealed:
         """What came since the last seal, raw rows as they are: lists are handed over."""
@@ -339,14 +346,19 @@ class PaneRuns:
     def _run(
         self, held: Seq[Held], merger: PaneMerger, layout: StateLayout
     ) -> pa.RecordBatch | None:
-        alive = [each for each in map(self._alive(layout.watermark), held) if each is not None]
+        alive = [each for each in map(self._alive(layout), held) if each is not None]
         table = merger.merged(alive)
         if table is None:
             return None
         return self._format.written(table.table, merger.form, merger.groups(table.table))
 
-    def _alive(self, watermark: EventTimeMs | None) -> "Callable[[Held], Held | None]":
-        def alive(each: Held) -> Held | None:
+    def _alive(self, layout: StateLayout) -> "Callable[[Held], Held | None]":
+        watermark, low = layout.watermark, layout.low
+
+        def alive(found: Held) -> Held | None:
+            each = found if low is None else found.let_go(low)
+            if each is None:
+                return None
             if watermark is None or self._dead is None or not each.span.rows:
                 return each
             dead = self._dead(each.span.panes, watermark)
@@ -370,7 +382,10 @@ class PaneRuns:
         # Subtasks have one watermark at a cut; if not, windows fire twice rather than never.
         known_marks = [mark for mark in marks if mark is not None]
         self._watermark = min(known_marks) if len(known_marks) == len(marks) else None
-        alive = self._alive(self._watermark)
+        lows = [layout.low for layout in layouts]
+        known_lows = [low for low in lows if low is not None]
+        self._low = min(known_lows) if len(known_lows) == len(lows) else None
+        alive = self._alive(self.layout)
         for run in runs:
             held = alive(PaneTable.of(self._format.read(run)[0])) if run.num_rows else None
             if held is not None:

@@ -6,7 +6,7 @@ or before. So a restored operator fires what is open, and nothing twice (N5).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -111,10 +111,11 @@ class ColumnarWindowOperator:
         taken = self._judged(batch, marks) if self._plan.event_time else self._stamped(batch)
         rows = taken.rows.num_rows
         corrections: tuple[pa.RecordBatch, ...] = ()
-        evicted = 0
-        if rows:
+        taken, evicted = self._not_evicted(taken)
+        added = taken.rows.num_rows
+        if added:
             corrections = self._added(taken)
-            evicted = 0 if self._bound is None else self._bound.kept(rows, self._watermark)
+            evicted += 0 if self._bound is None else self._bound.kept(added, self._watermark)
         return OperatorResult(
             corrections,
             late=taken.away,
@@ -122,6 +123,21 @@ class ColumnarWindowOperator:
             absorbed=rows,
             evicted=evicted,
         )
+
+    def _not_evicted(self, taken: _Taken) -> tuple[_Taken, int]:
+        """Without rows of panes that had to go: what they are of would be told in part (N6)."""
+        low = None if self._bound is None else self._main.low
+        if low is None:
+            return taken, 0
+        kept = taken.panes >= low
+        gone = len(kept) - int(kept.sum())
+        if not gone:
+            return taken, 0
+        after = None if taken.after is None else taken.after[kept]
+        rows = taken.rows.filter(as_array(kept))
+        return replace(
+            taken, rows=rows, times=taken.times[kept], panes=taken.panes[kept], after=after
+        ), gone
 
     def _stamped(self, batch: pa.RecordBatch) -> _Taken:
         """Processing time: the rows are of now. A window that has fired takes none of them."""

@@ -26,9 +26,17 @@ def test_the_oldest_windows_go_and_all_of_their_rows_are_counted() -> None:
     assert line.absorbed == 6
 
 
-def test_a_window_that_is_too_large_alone_goes_too() -> None:
+def test_a_window_that_is_too_large_alone_goes_too_and_takes_no_rows_any_more() -> None:
     line = Timeline(window(10, max_buffered_keys=2, evicts_oldest=True))
-    assert line.play("a1@1 b1@2 c1@3 | c1@4 | end") == "evicted:3 | - | c[0,10)=1/1"
+    given = "a1@1 b1@2 c1@3 | c1@4 a1@11 | end"
+    assert line.play(given) == "evicted:3 | evicted:1 | a[10,20)=1/1"
+    assert line.absorbed == 5
+
+
+def test_what_had_to_go_stays_away_over_a_restore() -> None:
+    line = Timeline(window(10, max_buffered_keys=2, evicts_oldest=True))
+    given = "a1@1 b1@2 | save | c1@11 | save | a1@3 c1@12 | end"
+    assert line.play(given) == "- | - | evicted:2 | - | evicted:1 | c[10,20)=2/2"
 
 
 def test_rows_whose_windows_have_all_fired_are_not_lost() -> None:
