@@ -248,7 +248,7 @@ def near(
 _DENSE = 16
 """From one in so many keys on it is faster to look at all of a piece than to search in it."""
 
-_FEW = 16
+_FEW = 64
 """Up to so many fragments of a key, in all pieces, it is faster to take them than to choose."""
 
 
