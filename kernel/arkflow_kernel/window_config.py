@@ -16,6 +16,10 @@ PANES_PER_ROW_MAX: Final = 10_000
 RESULT_COLUMNS: Final = ("window_start", "window_end", "__arkflow_window_update")
 """Columns of every result of a window (N3)."""
 
+VALUE_FUNCTIONS: Final = ("sum", "min", "max")
+"""Aggregates of a window without `aggregates` beside its count (D.8): also their columns' names."""
+
+_A_KEY: Final = "that is a key"
 _DAY_MS: Final = 86_400_000
 _UNIT_MS: Final = {"day": _DAY_MS, "week": 7 * _DAY_MS, "month": 28 * _DAY_MS}
 _WATERMARK_FIELD: Final = "__watermark_ms"
@@ -262,13 +266,16 @@ def _columns(config: WindowConfig) -> Iterator[Finding]:
     """Each column of a result has a name of its own."""
     keys = [config.key_field] if config.key_field else config.key_fields or []
     taken = dict.fromkeys(RESULT_COLUMNS, "of every window's result")
+    if config.aggregates is None and not config.legacy_payload:
+        made = ("count", *VALUE_FUNCTIONS) if config.value_fields else ("count",)
+        taken |= dict.fromkeys(made, "of a window's result without `aggregates`")
     if config.aggregates is not None or config.key_fields is not None:
         for i, key in enumerate(keys):
-            if key in RESULT_COLUMNS:
+            if key in taken and taken[key] != _A_KEY:
                 where = "key_field" if config.key_field else f"key_fields[{i}]"
                 text = f"key '{key}' is also a column {taken[key]}; rename it before"
                 yield Finding(f"config.{where}", f"{text}, for example in a `sql` operator")
-            taken.setdefault(key, "that is a key")
+            taken.setdefault(key, _A_KEY)
     for i, aggregate in enumerate(config.aggregates or []):
         path = f"config.aggregates[{i}]"
         if aggregate.field is None and aggregate.function != "count":
@@ -298,6 +305,7 @@ def _without_effect(config: WindowConfig) -> Iterator[Finding]:
 __all__ = [
     "PANES_PER_ROW_MAX",
     "RESULT_COLUMNS",
+    "VALUE_FUNCTIONS",
     "AggregateConfig",
     "Finding",
     "WindowConfig",

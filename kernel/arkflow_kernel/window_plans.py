@@ -3,15 +3,15 @@
 What a source says about late rows is planned at the windows that judge them first.
 """
 
-from typing import Final
-
 from arkflow_kernel.job import OperatorSpec, TimeSpec
 from arkflow_kernel.plan import AggregatePlan, LatePolicy, TimePlan, WindowKind, WindowPlan
 from arkflow_kernel.topology import Topology
-from arkflow_kernel.window_config import AggregateConfig, WindowConfig, aggregate_name
-
-_VALUE_FUNCTIONS: Final = ("sum", "min", "max")
-"""Aggregates of a plain window beside its count (D.8); their columns have these names."""
+from arkflow_kernel.window_config import (
+    VALUE_FUNCTIONS,
+    AggregateConfig,
+    WindowConfig,
+    aggregate_name,
+)
 
 
 def time_plan(topology: Topology, source: str) -> TimePlan | None:
@@ -100,7 +100,7 @@ def _aggregates(config: WindowConfig) -> tuple[AggregatePlan, ...]:
     listed = config.aggregates
     if listed is None:
         field = config.value_fields[0] if config.value_fields else None
-        functions = ("count", *(_VALUE_FUNCTIONS if field else ()))
+        functions = ("count", *(VALUE_FUNCTIONS if field else ()))
         return tuple(AggregatePlan(name, field, name) for name in functions)
     return tuple(_aggregate(each) for each in listed)
 

@@ -102,6 +102,18 @@ OPERATOR_ERRORS: list[tuple[str, Change, str, str]] = [
         "also a column of every window's result; rename it before",
     ),
     (
+        "key that is a column of the result beside a value field",
+        as_window(key_field=None, key_fields=["a", "max"], value_fields=["v"]),
+        "config.key_fields[1]",
+        "key 'max' is also a column of a window's result without `aggregates`; rename it before",
+    ),
+    (
+        "key called as the count of rows",
+        as_window(key_field=None, key_fields=["count"]),
+        "config.key_fields[0]",
+        "rename it before",
+    ),
+    (
         "key beside aggregates that is a column of the result",
         as_window(key_field="window_end", aggregates=[{"function": "count"}]),
         "config.key_field",
