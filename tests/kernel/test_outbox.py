@@ -145,7 +145,8 @@ class OutboxMachine(RuleBasedStateMachine):
                 self._data_left(envelope)
             else:
                 assert self.pending.popleft() == envelope
-                self.said_ms = self.now_ms if isinstance(envelope, Watermark) else None
+                if isinstance(envelope, Watermark | Idle):
+                    self.said_ms = self.now_ms if isinstance(envelope, Watermark) else None
         self._nothing_more_could_leave()
 
     # --- what must hold ------------------------------------------------------------------------

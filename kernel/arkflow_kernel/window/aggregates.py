@@ -38,6 +38,11 @@ _ARKFLOW = ("count", "sum", "min", "max")
 """The functions of a window without `aggregates:`; each is the name of its column, too."""
 
 
+def result_column(name: str) -> str:
+    """The column of an aggregate in final tables: a user may call it like a column of keys."""
+    return f"={name}"
+
+
 class Aggregates:
     """The aggregates of a window operator, and the type ledger of their fields (S10).
 
@@ -117,7 +122,8 @@ class Aggregates:
     def final(
         self, tables: Mapping[str, pa.Table], by: Seq[str], where: Where | None = None
     ) -> pa.Table:
-        """The columns `by`, then one for each aggregate, in their order; see `aggregate_results`.
+        """The columns `by`, then one for each aggregate, in their order, called as `result_column`
+        says; see `aggregate_results`.
 
         `tables` has for each family what it combined by `by`. Rows are in the order of the main
         table; of ArkFlow's own aggregates over a field, those without a value are left out (N4).
@@ -129,8 +135,8 @@ class Aggregates:
         columns = [table.column(name) for name in by]
         for plan in self._aggregates:
             columns.append(self._result(plan, tables, by, fitting))
-        # By position: a user may call an aggregate like a column of `by`.
-        made = pa.Table.from_arrays(columns, [*by, *(plan.name for plan in self._aggregates)])
+        names = (result_column(plan.name) for plan in self._aggregates)
+        made = pa.Table.from_arrays(columns, [*by, *names])
         if self._arkflows:
             return made.filter(pc.greater(columns[len(by)], pa.scalar(0, COUNT_TYPE)))
         return made
@@ -167,4 +173,4 @@ def _is_arkflows(aggregates: Seq[AggregatePlan]) -> bool:
     return made == tuple((name, name) for name in _ARKFLOW) and len(fields) == 1
 
 
-__all__ = ["PANES", "Aggregates", "Family", "concatenated"]
+__all__ = ["PANES", "Aggregates", "Family", "concatenated", "result_column"]

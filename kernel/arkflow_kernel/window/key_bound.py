@@ -14,7 +14,7 @@ from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.plan import AggregatePlan, WindowPlan
 from arkflow_kernel.state.api import StateJournal
-from arkflow_kernel.window.aggregates import PANES, Aggregates
+from arkflow_kernel.window.aggregates import PANES, Aggregates, result_column
 from arkflow_kernel.window.assign import Panes, Times
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.pane_runs import PaneRuns
@@ -114,7 +114,7 @@ class KeyBound:
         if not len(open_):
             return 0
         table = runs.rows(int(open_[0]), int(open_[-1]) + 1, 0, 1, [PANE])
-        rows = counter.final({PANES: table}, [PANE]).column(_ROWS.name)
+        rows = counter.final({PANES: table}, [PANE]).column(result_column(_ROWS.name))
         return int(pc.sum(rows).as_py() or 0)
 
 

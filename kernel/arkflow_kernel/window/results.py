@@ -14,6 +14,7 @@ import pyarrow as pa
 from arkflow_kernel.plan import WindowPlan
 from arkflow_kernel.state.arrow_numpy import AnyArray, all_null, as_array
 from arkflow_kernel.state.growing import Mask
+from arkflow_kernel.window.aggregates import result_column
 from arkflow_kernel.window.assign import Times
 
 WINDOW_START = "window_start"
@@ -72,7 +73,7 @@ class Results:
             (WINDOW_START, as_array(starts)),
             (WINDOW_END, as_array(ends)),
             *self._key_columns(table),
-            *((name, _column(table, name)) for name in self._names),
+            *((name, _column(table, result_column(name))) for name in self._names),
             (WINDOW_UPDATE, as_array(corrected)),
         ]
         arrays = [array for _, array in columns]

@@ -310,7 +310,7 @@ class SessionOperator:
             empty = pa.nulls(final.num_rows, kind)
             if aggregate.function in _COUNTS:
                 empty = pc.fill_null(empty, pa.scalar(0, kind))
-            final = final.set_column(place, aggregate.name, empty)
+            final = final.set_column(place, final.column_names[place], empty)
         return final
 
 

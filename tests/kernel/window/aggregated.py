@@ -74,7 +74,8 @@ def merged(of: Aggregates, parts: Seq[Tables], by: Seq[str] = BY) -> Tables:
 
 def results(of: Aggregates, tables: Mapping[str, pa.Table], by: Seq[str] = BY) -> pa.Table:
     """Final values of what was merged by `by`."""
-    return of.final(tables, by)
+    made = of.final(tables, by)
+    return made.rename_columns([name.removeprefix("=") for name in made.column_names])
 
 
 def of_batches(of: Aggregates, *batches: Any) -> pa.Table:

@@ -21,7 +21,7 @@ from arkflow_kernel.state.api import StateAddress
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.window import pane_merge, pane_runs, pane_sides
-from arkflow_kernel.window.aggregates import Aggregates
+from arkflow_kernel.window.aggregates import Aggregates, result_column
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.pane_runs import PaneRuns
 from tests.kernel.state.snapshot_bench import PLAN, Objects
@@ -121,7 +121,7 @@ class Panes:
         final = self.aggregates.final(tables, by)
         keys = self.ledger.restored(final)[0].to_pylist()
         panes = final["pane"].to_pylist() if "pane" in by else [None] * len(keys)
-        values = zip(*(final[name].to_pylist() for name in FUNCTIONS), strict=True)
+        values = zip(*(final[result_column(name)].to_pylist() for name in FUNCTIONS), strict=True)
         rows = dict(zip(zip(panes, keys, strict=True), values, strict=True))
         assert len(rows) == final.num_rows, "a key stands twice"
         return rows
