@@ -156,9 +156,13 @@ class _Checks:
         for operator in plan.operators:
             if operator.state is None:
                 continue
-            for _, state in self._states(operator.operator):
+            states = [state for _, state in self._states(operator.operator)]
+            keyed = any(state.key_fields for state in states)
+            for state in states:
                 before = state.namespace, state.key_fields
                 now = operator.state.namespace, operator.state.key_fields
+                if keyed and not state.key_fields:  # what it counts beside its keys (N6)
+                    before = state.namespace, operator.state.key_fields
                 if before != now:
                     self._differs(operator.operator, "state", _by_key(*before), _by_key(*now))
                 elif state.shape != operator.state.shape:

@@ -54,6 +54,19 @@ def test_event_time_goes_with_the_sources_and_is_the_lowest_of_what_is_joined() 
     assert fit(entry_of(two, unknown), graph_of(counts=1), job=JOB).chains[1].watermark is None
 
 
+def test_a_state_without_keys_beside_a_keyed_one_fits_and_alone_does_not() -> None:
+    """M6, N6: windows that let the oldest go count the rows of a pane, whatever their keys."""
+    graph = graph_of(counts=1)
+    record = record_of(graph, 1, 1)
+    read, count = record.chains
+    rows = replace(count.states[0], name="rows", key_fields=(), runs=())
+    beside = replace(record, chains=(read, replace(count, states=(*count.states, rows))))
+    assert fit(entry_of(graph, beside), graph, job=JOB).refusals == ()
+    alone = replace(record, chains=(read, replace(count, states=(rows,))))
+    refusals = fit(entry_of(graph, alone), graph, job=JOB).refusals
+    assert ["in namespace 'default' by (), now" in told for told in refusals] == [True]
+
+
 def test_every_new_chain_gets_the_runs_that_overlap_its_key_groups() -> None:
     """S6: limits are clipped, whatever the parallelism becomes."""
     two = graph_of(counts=2)
