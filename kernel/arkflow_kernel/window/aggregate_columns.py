@@ -129,8 +129,8 @@ class ValueColumns:
         raise ProcessingError(
             self._operator,
             f"the field '{field}' of its aggregates {what}; the columns are {there}. "
-            "Name one of these, or add the field before the window; `types` of a JSON input or codec "
-            "keeps a field that the first rows lack",
+            "Name one of these, or add the field before the window; `types` of a JSON input or "
+            "codec keeps a field that the first rows lack",
         )
 
     def _kind(self, column: ValueColumn, found: pa.DataType) -> pa.DataType:
