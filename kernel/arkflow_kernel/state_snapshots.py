@@ -14,17 +14,29 @@ from pathlib import Path
 import pyarrow as pa
 
 from arkflow_kernel.checkpoint_ports import ObjectStore
-from arkflow_kernel.errors import CorruptObjectError, ProtocolError, StoreError
+from arkflow_kernel.errors import ComponentError, CorruptObjectError, ProtocolError, StoreError
 from arkflow_kernel.ids import CheckpointId, Generation
 from arkflow_kernel.object_names import object_stem
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.snapshot import Epoch, ObjectRef, RunRef, StateSnapshot
 from arkflow_kernel.state.api import RunState, Sealed, StateLayout
-from arkflow_kernel.state.run_file import group_limits, limited, read_batch, written
+from arkflow_kernel.state.run_file import (
+    RUN_BYTES,
+    group_limits,
+    limited,
+    read_batch,
+    written,
+)
 from arkflow_kernel.state.sorted_run import merge_due
 
 _ALIGNMENT = 64
 """Runs of an object begin at multiples of it, so that Arrow reads them in place."""
+
+_LARGE_ROWS = 2**62
+"""More rows than any run has."""
+
+_OBJECT_BYTES = RUN_BYTES
+"""Runs of so many bytes are uploaded before more are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +68,7 @@ class _Part:
     layout: StateLayout
     shape: str
     sealed: "deque[tuple[CheckpointId, Sealed]]" = field(default_factory=deque)
+    making: "deque[Iterator[pa.RecordBatch]]" = field(default_factory=deque)
     written: list[_Written] = field(default_factory=list)
     runs: list[RunRef] = field(default_factory=list)
 
@@ -131,6 +144,7 @@ class ChainStates:
         self._shapes = {operator: state.shape for operator, state in kept.items()}
         self._refs: dict[str, ObjectRef] = {}
         self._numbers = Counter[str]()
+        self._untold: list[ObjectRef] = []
         self._corrupt: CorruptObjectError | None = None
 
     def joined(self, state: RunState) -> None:
@@ -155,28 +169,37 @@ class ChainStates:
                 part.sealed.append((checkpoint, part.state.seal()))
 
     def upload(self, upto: Epoch) -> tuple[tuple[StateSnapshot, ...], tuple[ObjectRef, ...]]:
-        """The snapshots of all states as sealed for this checkpoint, and the new object, if any.
+        """The snapshots of all states as sealed for this checkpoint, and the new objects, if any.
 
-        All new runs go into one object. After a `StoreError` it may be called again, also for a
-        later checkpoint: nothing is lost, and what the store has is not uploaded again.
+        All new runs go into one object, or several if they are large. After a `StoreError` it may
+        be called again, also for a later checkpoint: nothing is lost, and what the store has is not
+        uploaded again.
         """
         if self._objects is None:
             return (), ()
         if self._corrupt is not None:
             raise self._corrupt
         for part in self._parts:
-            self._write(part, upto.checkpoint)
-        objects = self._put(self._objects)
+            self._write(self._objects, part, upto.checkpoint)
+        self._put(self._objects)
+        objects, self._untold = tuple(self._untold), []
         listed = {ref.object for part in self._parts for ref in part.runs}
         self._refs = {name: ref for name, ref in self._refs.items() if name in listed}
         return tuple(part.snapshot() for part in self._parts), objects
 
-    def _write(self, part: _Part, upto: CheckpointId) -> None:
-        """Make one run of all changes up to a checkpoint."""
+    def _write(self, objects: ObjectStore, part: _Part, upto: CheckpointId) -> None:
+        """Make runs of all changes up to a checkpoint; what an upload failed at goes on first."""
         sealed = part.sealed_upto(upto)
-        batch = part.state.written(sealed) if sealed else None
-        if batch is not None:
+        if sealed:
+            part.making.append(part.state.written(sealed))
+        while part.making:
+            batch = _made(part.making[0])
+            if batch is None:
+                part.making.popleft()
+                continue
             part.written.append(self._run(batch))
+            if sum(run.data.size for each in self._parts for run in each.written) >= _OBJECT_BYTES:
+                self._put(objects)
 
     def _run(self, batch: pa.RecordBatch, replaces: tuple[str, ...] = ()) -> _Written:
         data = written(batch)
@@ -188,11 +211,11 @@ class ChainStates:
         self._numbers[kind] += 1
         return self._numbers[kind]
 
-    def _put(self, objects: ObjectStore) -> tuple[ObjectRef, ...]:
+    def _put(self, objects: ObjectStore) -> None:
         """Upload all written runs as one object, of a name that was never tried before."""
         new = [run for part in self._parts for run in part.written]
         if not new:
-            return ()
+            return
         name = f"{self._prefix}-{self._number('object')}.arrow"
         parts: list[pa.Buffer | bytes] = []
         refs: dict[str, RunRef] = {}
@@ -206,7 +229,7 @@ class ChainStates:
         self._refs[name] = ref
         for part in self._parts:
             part.uploaded(refs)
-        return (ref,)
+        self._untold.append(ref)
 
     # --- merging (M7) --------------------------------------------------------------------------
 
@@ -217,7 +240,7 @@ class ChainStates:
         be reached just now only puts it off, and an object that is corrupt fails the next upload.
         """
         objects = self._objects
-        if objects is None or any(part.written for part in self._parts):
+        if objects is None or any(part.written or part.making for part in self._parts):
             return
         try:
             for part in self._parts:
@@ -230,6 +253,9 @@ class ChainStates:
 
     def _merge(self, objects: ObjectStore, part: _Part) -> None:
         due = merge_due([ref.rows for ref in part.runs])
+        if due is not None and _too_large(part, *due):
+            self._drop_oldest(objects, part)
+            due = _due_beside(part)
         if due is None:
             return
         first, end = due
@@ -241,6 +267,15 @@ class ChainStates:
             part.runs[first:end] = []
         else:
             part.written.append(self._run(batch, tuple(ref.run for ref in runs)))
+
+    def _drop_oldest(self, objects: ObjectStore, part: _Part) -> None:
+        """Of runs that are too large to merge, those go of which nothing is left, oldest first."""
+        while part.runs:
+            oldest = [self._read(objects, part.runs[0])]
+            newest = len(part.runs) == 1
+            if part.state.merged(oldest, part.layout, oldest=True, newest=newest) is not None:
+                return
+            del part.runs[0]
 
     def _rewrite(self, objects: ObjectStore) -> None:
         """Runs of objects less than half of whose bytes are live go into the next object."""
@@ -278,10 +313,12 @@ class ChainStates:
             if not mine:
                 continue
             part.runs = [ref for snapshot in mine for ref in snapshot.runs]
-            runs = [self._read(self._objects, ref) for ref in part.runs]
+            runs = self._reading(self._objects, part)
             self._restore(part, [_layout(snapshot) for snapshot in mine], runs)
 
-    def _restore(self, part: _Part, layouts: list[StateLayout], runs: list[pa.RecordBatch]) -> None:
+    def _restore(
+        self, part: _Part, layouts: list[StateLayout], runs: Iterator[pa.RecordBatch]
+    ) -> None:
         try:
             part.state.restore(layouts, runs)
         except (pa.ArrowException, ValueError) as error:
@@ -291,6 +328,9 @@ class ChainStates:
                 f"objects {listed} are none of it: {error}"
             ) from error
         part.layout = part.state.layout
+
+    def _reading(self, objects: ObjectStore, part: _Part) -> Iterator[pa.RecordBatch]:
+        return (self._read(objects, ref) for ref in part.runs)
 
     def _read(self, objects: ObjectStore, ref: RunRef) -> pa.RecordBatch:
         data = self._bytes(objects, ref)
@@ -317,6 +357,30 @@ class ChainStates:
     def close(self) -> None:
         """Release what is frozen and written."""
         self._parts, self._refs = [], {}
+
+
+def _too_large(part: _Part, first: int, end: int) -> bool:
+    """Whether some runs are too much to be merged in memory."""
+    most = part.state.merge_bytes_max
+    return most is not None and sum(ref.length for ref in part.runs[first:end]) > most
+
+
+def _due_beside(part: _Part) -> tuple[int, int] | None:
+    """What is to be merged where all runs together are too large: small ones of about one size."""
+    due = merge_due([_LARGE_ROWS, *(ref.rows for ref in part.runs)])
+    if due is None or due[0] == 0 or _too_large(part, due[0] - 1, due[1] - 1):
+        return None
+    return due[0] - 1, due[1] - 1
+
+
+def _made(making: Iterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """The next run of a state; None after the last. An iterator that failed would seem to have
+    ended, and what it had not made would be missing: so that ends the attempt.
+    """
+    try:
+        return next(making, None)
+    except StoreError as error:
+        raise ComponentError(f"what was sealed cannot be read again: {error}") from error
 
 
 def _checksum(data: pa.Buffer) -> str:

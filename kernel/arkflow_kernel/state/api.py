@@ -4,7 +4,7 @@ Everything is said about the rows of a batch at once: keys and values are Arrow 
 in the order of the rows. A state belongs to one operator and one name; none sees another's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,8 +147,15 @@ class RunState(Protocol):
         """Everything that changed since the last seal. Quick: no hashing, no sorting, no copy."""
         ...
 
-    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
-        """One run of what was sealed, oldest first; None if nothing is left of it."""
+    @property
+    def merge_bytes_max(self) -> int | None:
+        """Runs of more bytes are not merged: that would take too much memory. None: any are."""
+        ...
+
+    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
+        """What was sealed, oldest first, as runs: one, or several of about `RUN_BYTES`; none if
+        nothing is left of it. Each is made when it is asked for.
+        """
         ...
 
     def merged(
@@ -163,9 +170,10 @@ class RunState(Protocol):
         """
         ...
 
-    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
-        """Hold what these runs say, oldest first; before the first item. Rows of other key groups
-        are not among them. Raises `RestoreError` for a layout that does not fit (S9).
+    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
+        """Hold what these runs say, oldest first; before the first item. They are read one by one.
+        Rows of other key groups are not among them. Raises `RestoreError` for a layout that does
+        not fit (S9).
         """
         ...
 

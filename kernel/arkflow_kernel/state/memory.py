@@ -1,12 +1,12 @@
 """Keyed state: a table in memory, and local runs for what does not fit its budget.
 
-Writes are made in place, with what they replace kept by the transaction: that is the same as
-staging them aside, since nobody but the item itself reads before it ends, and costs one pass.
-An entry that is deleted keeps its slot, in case its key returns, until half of the slots are such.
-What changed since the last seal is marked, so that a seal gathers it at once (S6).
+Writes are made in place; the transaction keeps what they replace, which costs one pass less than
+staging them aside: nobody but the item itself reads before it ends.
+A deleted entry keeps its slot, in case its key returns, until half of the slots are such. What
+changed since the last seal is marked, so that a seal gathers it at once (S6).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from arkflow_kernel.state.key_columns import key_columns, state_error, widened_l
 from arkflow_kernel.state.key_form import restored
 from arkflow_kernel.state.key_rows import KeyRows, key_rows
 from arkflow_kernel.state.keyed_runs import check_fits, layout_of, merged_run, run_of
+from arkflow_kernel.state.run_file import runs_of
 from arkflow_kernel.state.run_format import RunOwner, parsed_type
 from arkflow_kernel.state.run_rows import RunRows, Wanted, joined, widest
 from arkflow_kernel.state.sorted_run import SortedRun, merged
@@ -65,6 +66,7 @@ class MemoryState:
         self.live_keys = 0
         self.live_bytes = 0
         self.wall_ms = WallMs(0)
+        self.merge_bytes_max: int | None = None
         self.types: tuple[pa.DataType, ...] = tuple(pa.null() for _ in key_fields)
         self.owner = RunOwner(
             address.namespace, address.operator, address.name, key_fields, value_type
@@ -317,9 +319,9 @@ class MemoryState:
         waiting, self._waiting = tuple(self._waiting), []
         return Sealed(waiting, self.layout)
 
-    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
+    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
         """One run of what was sealed."""
-        return run_of(sealed, self.owner)
+        return runs_of(run_of(sealed, self.owner))
 
     def merged(
         self,
@@ -360,11 +362,8 @@ class MemoryState:
         folder, prefix = self._spool
         return SpilledEntries(folder(), prefix, self.owner)
 
-    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
-        """Hold what these runs say, oldest first; before the first item.
-
-        Runs that are larger than the budget stay runs, in local files.
-        """
+    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
+        """See `RunState.restore`. Runs larger than the budget stay runs, in local files."""
         for layout in layouts:
             check_fits(layout, self.owner)
         self.types = widest([tuple(map(parsed_type, each.key_types)) for each in layouts])

@@ -1,10 +1,22 @@
 """A run as bytes and back: Arrow IPC with one record batch, in order of key group (S6, S11)."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
+
+from arkflow_kernel.limits import MIB
+
+RUN_BYTES = 32 * MIB
+"""About so large are the runs of a state that makes several of one seal."""
+
+
+def runs_of(batch: pa.RecordBatch | None) -> Iterator[pa.RecordBatch]:
+    """The runs of a state that makes one of a seal, or none."""
+    if batch is not None:
+        yield batch
 
 
 def written(batch: pa.RecordBatch) -> pa.Buffer:
@@ -45,4 +57,4 @@ def limited(batch: pa.RecordBatch, first: int, last: int) -> pa.RecordBatch:
     return batch.slice(start, max(0, end - start))
 
 
-__all__ = ["group_limits", "limited", "read_batch", "written"]
+__all__ = ["RUN_BYTES", "group_limits", "limited", "read_batch", "runs_of", "written"]

@@ -134,9 +134,7 @@ class SessionBench:
         """What the operator holds goes into runs, through their bytes; its layout."""
         sealed = self.state.seal()
         if sealed.changes:
-            run = self.state.written([sealed])
-            assert run is not None
-            self._runs.append(read_batch(written(run)))
+            self._runs += [read_batch(written(run)) for run in self.state.written([sealed])]
         due = merge_due([run.num_rows for run in self._runs])
         if due is not None:
             first, end = due

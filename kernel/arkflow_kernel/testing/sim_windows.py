@@ -4,7 +4,7 @@ It is slow and plain, and notes whatever it is given that it must not be given: 
 does not rise, a row within the bound that is late, a late row that is not.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +17,7 @@ from arkflow_kernel.ids import EARLIEST, EventTimeMs, OperatorId, WallMs
 from arkflow_kernel.plan import OperatorPlan
 from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.state.api import Sealed, StateLayout
+from arkflow_kernel.state.run_file import runs_of
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.testing.sim_epochs import TOTALS
 from arkflow_kernel.testing.sim_rows import KEYS, SPLIT_ROWS, batch_of, group_of, rows_of
@@ -193,12 +194,14 @@ class SimWindow:
         changed, self._changed = self._changed, {}
         return Sealed(changed, self.layout)
 
-    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
+    merge_bytes_max: int | None = None
+
+    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
         """One run; the newest entry of a pane counts."""
         entries: dict[Pane, int | None] = {}
         for each in sealed:
             entries.update(each.changes)
-        return self._run(entries)
+        return runs_of(self._run(entries))
 
     def merged(
         self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool, newest: bool
@@ -208,7 +211,7 @@ class SimWindow:
         entries = entries_of(runs)
         return self._run({p: v for p, v in entries.items() if v is not None or not oldest})
 
-    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
+    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
         """Hold what they say."""
         (layout,) = layouts
         self._watermark = layout.watermark
@@ -226,7 +229,7 @@ class SimWindow:
         return pa.RecordBatch.from_arrays(columns, schema=RUN_SCHEMA)
 
 
-def entries_of(runs: Seq[pa.RecordBatch]) -> dict[Pane, int | None]:
+def entries_of(runs: Iterable[pa.RecordBatch]) -> dict[Pane, int | None]:
     """The entries of runs, oldest first; the newest of a pane counts."""
     entries: dict[Pane, int | None] = {}
     for run in runs:

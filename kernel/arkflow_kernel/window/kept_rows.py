@@ -9,7 +9,7 @@ Memory: rows beyond `memory_bytes` go to local files (S5); their times, keys and
 window that fires is put together in memory: it leaves as one batch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from arkflow_kernel.key_groups import key_groups
 from arkflow_kernel.state.api import Sealed, StateAddress, StateJournal, StateLayout
 from arkflow_kernel.state.growing import Mask, Slots
 from arkflow_kernel.state.key_types import KeyTypeError
+from arkflow_kernel.state.run_file import runs_of
 from arkflow_kernel.state.run_format import parsed_type
 from arkflow_kernel.state.run_rows import widest
 from arkflow_kernel.window.assign import Times
@@ -290,7 +291,12 @@ class KeptRows:
         self._fresh, self._tombstones = [], ()
         return Sealed(changes, self.layout)
 
-    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
+    @property
+    def merge_bytes_max(self) -> int | None:
+        """Tombstones must meet their rows: any are merged."""
+        return None
+
+    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
         """See `RunState.written`. Rows and their tombstone may both be among them."""
         pieces = [
             change if isinstance(change, RunPiece) else _piece_of(change)
@@ -298,7 +304,7 @@ class KeptRows:
             for change in each.changes
         ]
         rows, fired = alive(pieces, self._own)
-        return run_of([*rows, *fired], self._owner())
+        return runs_of(run_of([*rows, *fired], self._owner()))
 
     def merged(
         self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool, newest: bool
@@ -317,7 +323,7 @@ class KeptRows:
             "key_fields": list(self._fields),
         }
 
-    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
+    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
         """See `RunState.restore`. The windows are those of the plan now: rows know their times."""
         for layout in layouts:
             self._check(layout)
@@ -325,6 +331,7 @@ class KeptRows:
             self._types = widest([tuple(map(parsed_type, each.key_types)) for each in layouts])
             marks = [each.watermark for each in layouts if each.watermark is not None]
             self._watermark = max(marks, default=None)
+        runs = list(runs)  # tombstones of later ones count for earlier ones
         fired = [piece for run in runs for piece in pieces_of(run) if piece.since is not None]
         for run in runs:
             kept = [piece for piece in pieces_of(run) if piece.since is None]

@@ -9,7 +9,7 @@ they mean in `<field>_tag`. The schema's metadata say whose run it is.
 import json
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,18 @@ FORMAT_VERSION = 1
 """Version of the runs that are written."""
 
 _META = b"arkflow.panes"
+
+
+class ValueLedger(Protocol):
+    """The types of the fields that are aggregated (`aggregates.Aggregates`), for snapshots."""
+
+    @property
+    def types(self) -> tuple[pa.DataType, ...]:
+        """The type of each."""
+        ...
+
+    @types.setter
+    def types(self, kinds: Seq[pa.DataType]) -> None: ...
 
 
 class PaneFormat:

@@ -8,24 +8,25 @@ Rows that are let go of count until the end of the item that does it; they vanis
 these merge, or when most of a table is such.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
-from typing import Protocol
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.ids import EventTimeMs, WallMs
-from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT
+from arkflow_kernel.limits import INT64_MAX, INT64_MIN, MAX_PARALLELISM_DEFAULT
 from arkflow_kernel.state.api import Sealed, StateAddress, StateJournal, StateLayout
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.state.key_columns import state_error
+from arkflow_kernel.state.run_file import RUN_BYTES
 from arkflow_kernel.state.run_format import parsed_type
 from arkflow_kernel.window.aggregate_types import widened
 from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.keys import KeyForm, KeyLedger
-from arkflow_kernel.window.pane_format import PaneFormat
+from arkflow_kernel.window.pane_format import PaneFormat, ValueLedger
 from arkflow_kernel.window.pane_merge import PaneMerger, PartialFamily
 from arkflow_kernel.window.pane_sides import PaneSide, RawLimit, RawRows, Spool
 from arkflow_kernel.window.pane_tables import BUCKETS, PANE, Held, PaneTable, read_from
@@ -35,17 +36,7 @@ PIECE_ROWS = 1 << 16
 """Rows of one part of a firing, about."""
 
 
-class ValueLedger(Protocol):
-    """The types of the fields that are aggregated (`aggregates.Aggregates`), for snapshots."""
-
-    @property
-    def types(self) -> tuple[pa.DataType, ...]:
-        """The type of each."""
-        ...
-
-    @types.setter
-    def types(self, kinds: Seq[pa.DataType]) -> None: ...
-
+_Int = TypeVar("_Int", bound=int)
 
 Dead = Callable[[Times, int], Mask]
 """Of panes and a watermark: which take no rows and fire no more. A pure function."""
@@ -74,6 +65,7 @@ class PaneRuns:
         values: ValueLedger | None = None,
     ) -> None:
         self.operator = address.operator
+        self.merge_bytes_max = memory_bytes
         self._family = family
         self._ledger = ledger
         self._journal = journal
@@ -316,8 +308,8 @@ class PaneRuns:
         self._sealed.held += changes.held
         return Sealed((changes,) if changes.raw or changes.held else (), self.layout)
 
-    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
-        """One run of what was sealed; without panes that are dead by now."""
+    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
+        """Runs of what was sealed, some buckets each; without panes that are dead by now."""
         sides: list[PaneSide] = [side for each in sealed for side in each.changes]
         layout = sealed[-1].layout
         merger = self._merger_of(layout)
@@ -325,7 +317,16 @@ class PaneRuns:
         raw = [each.table for side in sides for each in side.raw]
         if raw:
             held.append(merger.grouped(raw))
-        return self._run(held, merger, layout)
+        alive = [each for each in map(self._alive(layout), held) if each is not None]
+        parts = min(BUCKETS, -(-sum(each.live_bytes for each in alive) // RUN_BYTES))
+        if parts > 1:
+            alive = [each.ordered(merger.buckets) for each in alive]
+        for part in range(parts):
+            low, high = part * BUCKETS // parts, (part + 1) * BUCKETS // parts
+            found = read_from(alive, INT64_MIN, INT64_MAX, low, high)
+            if found:
+                table = merger.combined(found).combine_chunks()
+                yield self._format.written(table, merger.form, merger.groups(table))
 
     def merged(
         self,
@@ -337,20 +338,16 @@ class PaneRuns:
     ) -> pa.RecordBatch | None:
         """Partials of partials; without panes that are dead by now."""
         held = [PaneTable.of(self._format.read(run)[0]) for run in runs]
-        return self._run(held, self._merger_of(layout), layout)
-
-    def _merger_of(self, layout: StateLayout) -> PaneMerger:
-        form = KeyForm(tuple(parsed_type(kind) for kind in layout.key_types))
-        return PaneMerger(self._family, form, self._max_parallelism)
-
-    def _run(
-        self, held: Seq[Held], merger: PaneMerger, layout: StateLayout
-    ) -> pa.RecordBatch | None:
         alive = [each for each in map(self._alive(layout), held) if each is not None]
+        merger = self._merger_of(layout)
         table = merger.merged(alive)
         if table is None:
             return None
         return self._format.written(table.table, merger.form, merger.groups(table.table))
+
+    def _merger_of(self, layout: StateLayout) -> PaneMerger:
+        form = KeyForm(tuple(parsed_type(kind) for kind in layout.key_types))
+        return PaneMerger(self._family, form, self._max_parallelism)
 
     def _alive(self, layout: StateLayout) -> "Callable[[Held], Held | None]":
         watermark, low = layout.watermark, layout.low
@@ -370,7 +367,7 @@ class PaneRuns:
 
         return alive
 
-    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
+    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
         """Hold what these runs say; before the first item. Spills what is beyond the budget."""
         for layout in layouts:
             values = self._format.values_of(layout)
@@ -378,13 +375,9 @@ class PaneRuns:
             if self._values is not None:
                 known = zip(self._values.types, values, strict=True)
                 self._values.types = [widened(*each) for each in known]
-        marks = [layout.watermark for layout in layouts]
         # Subtasks have one watermark at a cut; if not, windows fire twice rather than never.
-        known_marks = [mark for mark in marks if mark is not None]
-        self._watermark = min(known_marks) if len(known_marks) == len(marks) else None
-        lows = [layout.low for layout in layouts]
-        known_lows = [low for low in lows if low is not None]
-        self._low = min(known_lows) if len(known_lows) == len(lows) else None
+        self._watermark = _least([layout.watermark for layout in layouts])
+        self._low = _least([layout.low for layout in layouts])
         alive = self._alive(self.layout)
         for run in runs:
             held = alive(PaneTable.of(self._format.read(run)[0])) if run.num_rows else None
@@ -393,4 +386,9 @@ class PaneRuns:
                 self._spill()
 
 
-__all__ = ["PIECE_ROWS", "Dead", "PaneRuns", "ValueLedger"]
+def _least(values: Seq[_Int | None]) -> _Int | None:
+    known = [value for value in values if value is not None]
+    return min(known) if len(known) == len(values) else None
+
+
+__all__ = ["PIECE_ROWS", "Dead", "PaneRuns"]

@@ -17,7 +17,7 @@ reach it. Whether a fragment is of such a session only all fragments can tell: i
 through any of them. So fragments go when all are looked at together, here as in a merge of runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from arkflow_kernel.limits import MAX_PARALLELISM_DEFAULT
 from arkflow_kernel.state.api import Sealed, StateAddress, StateJournal, StateLayout
 from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.state.key_columns import key_columns, state_error
+from arkflow_kernel.state.run_file import runs_of
 from arkflow_kernel.state.run_format import parsed_type
 from arkflow_kernel.state.run_rows import widest
 from arkflow_kernel.window.aggregates import Aggregates
@@ -303,12 +304,17 @@ class SessionRuns:
             self._sealed, self._fresh = (*self._sealed, *fresh), ()
         return Sealed(fresh, self.layout)
 
-    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
+    @property
+    def merge_bytes_max(self) -> int | None:
+        """Fragments that may be one session must meet: any are merged."""
+        return None
+
+    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
         """One run of the fragments of some seals."""
         pieces = [piece for each in sealed for piece in each.changes]
         form = _form([each.layout for each in sealed])
         runs = [SessionRun(p.first, p.last, p.corrects, p.rows.read()) for p in pieces]
-        return self._run(runs, form, None)
+        return runs_of(self._run(runs, form, None))
 
     def merged(
         self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool, newest: bool
@@ -348,7 +354,7 @@ class SessionRuns:
             pieces.append(Piece(*columns, rows))
         return Picked.of(pieces, [None] * len(pieces))
 
-    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
+    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
         """Hold what runs say. The subtasks of a chain have one watermark at a cut (W13)."""
         for layout in layouts:
             types = self._format.checked(layout)

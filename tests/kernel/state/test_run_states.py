@@ -1,7 +1,7 @@
 """What a chain's snapshots ask of a state, whatever it keeps (`api.RunState`)."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from arkflow_kernel.errors import CorruptObjectError, RestoreError
+from arkflow_kernel import state_snapshots
+from arkflow_kernel.errors import ComponentError, CorruptObjectError, RestoreError, StoreError
 from arkflow_kernel.ids import CheckpointId, EventTimeMs, Generation, OperatorId
 from arkflow_kernel.snapshot import Epoch, ObjectRef, StateSnapshot
 from arkflow_kernel.state.api import RunState, Sealed, StateLayout
@@ -36,6 +37,8 @@ class Numbers:
     tracked: bool = False
     spool: Path | None = None
     instead: pa.RecordBatch | None = None
+    run_rows: int = 1_000
+    merge_bytes_max: int | None = None
 
     @property
     def layout(self) -> StateLayout:
@@ -60,12 +63,14 @@ class Numbers:
         fresh, self.fresh = tuple(self.fresh), []
         return Sealed(fresh, self.layout)
 
-    def written(self, sealed: Seq[Sealed]) -> pa.RecordBatch | None:
-        """Sorted by group; nothing of it if all are negative."""
+    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
+        """Sorted by group, in runs of `run_rows`; nothing of it if all are negative."""
         if self.instead is not None:
-            return self.instead
+            yield self.instead
+            return
         rows = sorted(row for each in sealed for row in each.changes if row[1] >= 0)
-        return _run(*rows) if rows else None
+        for start in range(0, len(rows), self.run_rows):
+            yield _run(*rows[start : start + self.run_rows])
 
     def merged(
         self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool, newest: bool
@@ -81,8 +86,9 @@ class Numbers:
         )
         return _run(*rows) if rows else None
 
-    def restore(self, layouts: Seq[StateLayout], runs: Seq[pa.RecordBatch]) -> None:
+    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
         """Hold the rows."""
+        runs = list(runs)
         if any(layout.value_type != "int64" for layout in layouts):
             raise RestoreError("not numbers")
         if any(run.schema.names != ["group", "value"] for run in runs):
@@ -180,6 +186,85 @@ def test_what_leaves_nothing_behind_lists_no_run(objects: Objects) -> None:
     chain.take(3)
     chain.states.maintain()
     assert chain.take(4).runs == ()
+
+
+def _listed_rows(snapshot: StateSnapshot) -> list[int]:
+    return [run.rows for run in snapshot.runs]
+
+
+def test_a_large_seal_becomes_several_runs_in_several_objects(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_snapshots, "_OBJECT_BYTES", 1)
+    chain = Chain(objects)
+    chain.state.run_rows = 4
+    chain.state.add(*((n, n) for n in range(10)))
+    chain.states.seal(CheckpointId(1))
+    states, told = chain.states.upload(Epoch(chain.generation, CheckpointId(1)))
+    assert _listed_rows(states[0]) == [4, 4, 2]
+    assert told == tuple(objects.written)
+    assert len(told) == 3
+    other = Chain(objects, generation=2)
+    other.states.restore(states, told)
+    assert other.state.held == [(n, n) for n in range(10)]
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_an_upload_that_fails_in_the_middle_loses_and_repeats_nothing(
+    objects: Objects, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """B6: what the store has is told with the next upload, and the rest of the seal follows."""
+    monkeypatch.setattr(state_snapshots, "_OBJECT_BYTES", 1)
+    chain = Chain(objects)
+    chain.state.run_rows = 4
+    chain.state.add(*((n, n) for n in range(10)))
+    chain.states.seal(CheckpointId(1))
+    put, count = objects.put, iter(range(1, 99))
+
+    def sometimes(name: str, parts: Seq[pa.Buffer | bytes]) -> ObjectRef:
+        if next(count) == failing:
+            raise StoreError("the store is away")
+        return put(name, parts)
+
+    monkeypatch.setattr(objects, "put", sometimes)
+    with pytest.raises(StoreError, match="away"):
+        chain.upload(1)
+    chain.states.maintain()
+    chain.state.add((50, 50))
+    chain.states.seal(CheckpointId(2))
+    states, told = chain.states.upload(Epoch(chain.generation, CheckpointId(2)))
+    assert sum(_listed_rows(states[0])) == 11
+    assert told == tuple(objects.written)
+    other = Chain(objects, generation=2)
+    other.states.restore(states, told)
+    assert sorted(other.state.held) == [*((n, n) for n in range(10)), (50, 50)]
+
+
+def test_what_was_sealed_and_cannot_be_read_again_ends_the_attempt(objects: Objects) -> None:
+    chain = Chain(objects)
+    chain.state.add((1, 1))
+    chain.states.seal(CheckpointId(1))
+
+    def broken(sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
+        raise StoreError("a local file is gone")
+        yield
+
+    chain.state.written = broken  # type: ignore[method-assign]
+    with pytest.raises(ComponentError, match="a local file is gone"):
+        chain.upload(1)
+
+
+def test_runs_too_large_to_merge_go_when_nothing_of_them_is_left(objects: Objects) -> None:
+    chain = Chain(objects)
+    chain.state.merge_bytes_max = 0
+    for checkpoint in range(1, 6):
+        chain.state.add((1, checkpoint), (2, checkpoint))
+        chain.take(checkpoint)
+    chain.state.watermark = 4
+    chain.state.add((3, 9))
+    chain.take(6)
+    chain.states.maintain()
+    assert _listed_rows(chain.take(7)) == [2, 2, 1], "those of 1 to 3 are below the watermark"
 
 
 def test_only_rows_of_the_own_key_groups_are_restored(objects: Objects) -> None:

@@ -311,7 +311,7 @@ def test_a_run_of_something_else_is_told(objects: Objects) -> None:
     panes = Panes(objects)
     panes.add([0], [1], ["a"])
     batch = pa.record_batch({"group": pa.array([1], pa.int32())})
-    panes.runs.written = lambda sealed: batch  # type: ignore[method-assign]
+    panes.runs.written = lambda sealed: iter([batch])  # type: ignore[method-assign]
     taken = panes.take(1)
     with pytest.raises(CorruptObjectError, match="says nothing of panes"):
         Panes(objects, generation=2).restore(taken)

@@ -278,14 +278,12 @@ def test_tombstones_stay_until_a_merge_begins_at_the_oldest_run(
     """M7: an older run may still have the rows that they are for."""
     bench = RowsBench(session(keys=("k",)), spool(tmp_path))
     bench.ids(1, 2, k=["a", "b"])
-    first = bench.rows.written([bench.rows.seal()])
+    (first,) = bench.rows.written([bench.rows.seal()])
     bench.wall.ms = 1_004
     bench.ids(3, k=["b"])
     bench.tick(1_007)
     sealed = bench.rows.seal()
-    second = bench.rows.written([sealed])
-    assert first is not None
-    assert second is not None
+    (second,) = bench.rows.written([sealed])
     runs = [first, second] if oldest else [second]
     merged = bench.rows.merged(runs, sealed.layout, oldest=oldest, newest=True)
     assert merged is not None
@@ -319,19 +317,18 @@ def test_subtasks_that_share_the_key_groups_share_the_rows(tmp_path: Path) -> No
     bench = RowsBench(session(keys=("k",)), spool(tmp_path))
     keys = [f"k{n}" for n in range(40)]
     bench.ids(*range(40), k=keys)
-    runs = [bench.rows.written([bench.rows.seal()])]
+    runs = [*bench.rows.written([bench.rows.seal()])]
     bench.wall.ms = 1_005
     bench.ids(*range(40, 60), k=keys[:20])
     bench.tick(1_006)
     sealed = bench.rows.seal()
-    runs.append(bench.rows.written([sealed]))
+    runs += bench.rows.written([sealed])
     found: list[list[Any]] = []
     for groups in ([0, 1], [2, 3]):
         part = RowsBench(session(keys=("k",)))
         mine = [
             run.filter(pa.array([g in groups for g in run.column("group").to_pylist()]))
             for run in runs
-            if run is not None
         ]
         part.rows.restore([sealed.layout, sealed.layout], mine)
         part.ids(100, k=["another"])

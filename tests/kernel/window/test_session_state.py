@@ -22,8 +22,7 @@ def rows_at(*times: int, key: Any = "k") -> Rows:
 
 def run_of(bench: SessionBench) -> pa.RecordBatch:
     """The run of what came since the last."""
-    run = bench.state.written([bench.state.seal()])
-    assert run is not None
+    (run,) = bench.state.written([bench.state.seal()])
     return run
 
 
