@@ -35,7 +35,7 @@ _ALIGNMENT = 64
 _LARGE_ROWS = 2**62
 """More rows than any run has."""
 
-_OBJECT_BYTES = RUN_BYTES
+_OBJECT_BYTES = 2 * RUN_BYTES
 """Runs of so many bytes are uploaded before more are made."""
 
 
@@ -200,6 +200,7 @@ class ChainStates:
             part.written.append(self._run(batch))
             if sum(run.data.size for each in self._parts for run in each.written) >= _OBJECT_BYTES:
                 self._put(objects)
+                pa.default_memory_pool().release_unused()  # or what is freed counts as used
 
     def _run(self, batch: pa.RecordBatch, replaces: tuple[str, ...] = ()) -> _Written:
         data = written(batch)

@@ -9,7 +9,7 @@ from pyarrow import ipc
 
 from arkflow_kernel.limits import MIB
 
-RUN_BYTES = 32 * MIB
+RUN_BYTES = 8 * MIB
 """About so large are the runs of a state that makes several of one seal."""
 
 
