@@ -112,7 +112,7 @@ def milliseconds(column: AnyArray, field: str) -> Times:
     if is_.is_timestamp(kind) or is_.is_date64(kind):
         return _within(_memory(column, np.int64), null)
     if is_.is_integer(kind):
-        return _within(_memory(column, kind.to_pandas_dtype()), null)
+        return _within(_memory(column, np.dtype(str(kind))), null)
     raise TimeColumnError(_refusal(kind, field))
 
 
