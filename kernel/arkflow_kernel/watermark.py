@@ -50,14 +50,18 @@ def all_idle(parts: Iterable[Part]) -> bool:
 
 
 class ChannelTimes:
-    """The watermarks of a chain's input channels."""
+    """The watermarks of a chain's input channels. `changes` counts what may change the minimum."""
 
     def __init__(self, channels: Iterable[ChannelId]) -> None:
+        self.changes = 0
         self._parts = {channel: Part() for channel in channels}
 
     def delivered(self, channel: ChannelId, envelope: Envelope) -> None:
         """An envelope was taken off a channel."""
         part = self._parts[channel]
+        if isinstance(envelope, Data) and not part.idle:
+            return
+        self.changes += 1
         match envelope:
             case Watermark(time_ms):
                 known = EARLIEST if part.watermark is None else part.watermark
@@ -92,11 +96,13 @@ class SplitTimes:
     """The event time of a source's splits (W1, W2), of the batches that went to the lane.
 
     `splits` are those known at the start, in reading order; others join with their first batch.
+    `changes` counts what may change the minimum.
     """
 
     def __init__(
         self, plan: TimePlan, splits: Iterable[SplitId], restored: Iterable[SplitTime] = ()
     ) -> None:
+        self.changes = 0
         self._plan = plan
         self._splits = {split: _Split() for split in splits}
         self._rests_until_ms: MonotonicMs | None = None
@@ -122,6 +128,7 @@ class SplitTimes:
     def answered(self, result: ReadResult, now_ms: MonotonicMs) -> None:
         """The source answered a read: what it says of where there is nothing (W2)."""
         self._rests_until_ms = None
+        self.changes += 1
         quiet: Iterable[SplitId] = ()
         if isinstance(result, SourceBatch):
             read = self._splits.setdefault(result.split, _Split())
@@ -139,6 +146,7 @@ class SplitTimes:
     def passed(self, now_ms: MonotonicMs) -> None:
         """Time passes while the source rests: it said itself that nothing comes before."""
         if self._rests_until_ms is not None:
+            self.changes += 1
             self._judge(self._splits, min(now_ms, self._rests_until_ms, key=int))
 
     def _judge(self, names: Iterable[SplitId], now_ms: MonotonicMs) -> None:
@@ -155,6 +163,7 @@ class SplitTimes:
     def submitted(self, name: SplitId, max_ms: EventTimeMs | None, *, ended: bool) -> None:
         """A batch went to the lane; `max_ms` is the greatest time of its split up to its end."""
         split = self._splits.setdefault(name, _Split())
+        self.changes += 1
         split.ended = ended
         self._rose(split, max_ms)
 
@@ -182,6 +191,7 @@ class ChainTime:
         self._times = parts
         self._given = self._risen = restored
         self._idle = False
+        self._silent_at: int | None = None
 
     @property
     def watermark(self) -> EventTimeMs | None:
@@ -197,6 +207,8 @@ class ChainTime:
         """What is to follow the batches submitted so far, if anything. Changes nothing but what
         is known of the minimum; `took` says that it has its place.
         """
+        if self._silent_at == self._times.changes:
+            return None  # it is asked with every event, and most change nothing
         parts = self._times.parts
         low = lowest(parts)
         if low is not None and (self._risen is None or low > self._risen):
@@ -204,7 +216,10 @@ class ChainTime:
         idle = all_idle(parts)
         if self._risen != self._given or (self._idle and not idle):
             return Watermark(EARLIEST if self._risen is None else self._risen)
-        return Idle() if idle and not self._idle else None
+        if idle and not self._idle:
+            return Idle()
+        self._silent_at = self._times.changes
+        return None
 
     def took(self, said: Watermark | Idle) -> None:
         """It has its place behind the batches submitted so far."""
