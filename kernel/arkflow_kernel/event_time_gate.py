@@ -159,7 +159,7 @@ class EventTimeGate:
             self._greatest[split] = EventTimeMs(max(before, int(moving.max())))
         if not self._plan.stamps:
             return batch, ahead_rows
-        batch = _without(batch, ROW_WATERMARK)
+        batch = without_column(batch, ROW_WATERMARK)
         found = rows_behind(ms, moving, before, self._plan.bound_ms)
         if found is not None:
             watermarks, behind = found
@@ -178,11 +178,11 @@ class EventTimeGate:
 
 def _marked(rows: pa.RecordBatch) -> pa.RecordBatch:
     marker: Any = pa.repeat(pa.scalar(True), rows.num_rows)
-    return _without(rows, INVALID_TIME_ROUTE).append_column(_MARKER_FIELD, marker)
+    return without_column(rows, INVALID_TIME_ROUTE).append_column(_MARKER_FIELD, marker)
 
 
-def _without(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    """The batch without its columns of that name."""
+def without_column(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    """The batch without its columns of that name; itself if there is none."""
     for place in reversed(batch.schema.get_all_field_indices(name)):
         batch = batch.remove_column(place)
     return batch
@@ -200,4 +200,5 @@ __all__ = [
     "EventTimeGate",
     "row_watermarks",
     "rows_behind",
+    "without_column",
 ]

@@ -5,7 +5,7 @@ from collections import deque
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin, bad_row_error
-from arkflow_kernel.event_time_gate import ROW_WATERMARK
+from arkflow_kernel.event_time_gate import ROW_WATERMARK, without_column
 from arkflow_kernel.ids import OperatorId, OutputId, RequestToken
 from arkflow_kernel.limits import SLICE_BYTES_MAX, SLICE_ROWS_MAX
 from arkflow_kernel.metrics import OperatorCounts
@@ -100,8 +100,7 @@ class ItemWork:
 
 def _unstamped(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows that no operator judges any more: nobody else is to see their stamps (W8)."""
-    places = batch.schema.get_all_field_indices(ROW_WATERMARK)
-    return batch.drop_columns([ROW_WATERMARK]) if places else batch
+    return without_column(batch, ROW_WATERMARK)
 
 
 __all__ = ["ItemWork"]
