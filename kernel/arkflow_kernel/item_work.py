@@ -5,7 +5,6 @@ from collections import deque
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin, bad_row_error
-from arkflow_kernel.event_time_gate import ROW_WATERMARK, without_column
 from arkflow_kernel.ids import OperatorId, OutputId, RequestToken
 from arkflow_kernel.limits import SLICE_BYTES_MAX, SLICE_ROWS_MAX
 from arkflow_kernel.metrics import OperatorCounts
@@ -21,7 +20,6 @@ class ItemWork:
     def __init__(self, plan: ChainPlan, outlets: ChainOutlets, token: RequestToken) -> None:
         self.plan = plan
         self.outlets = outlets
-        self._sinks = {sink.output for sink in plan.sinks}
         self.token = token
         self.pieces: deque[Piece] = deque()
         self.counts: dict[OperatorId, OperatorCounts] = {}
@@ -30,7 +28,7 @@ class ItemWork:
         """Rows that passed all operators. Raises `ProcessingError` if a row finds no way."""
         if batch.num_rows:
             for output in self.plan.outputs:
-                self._leave(output, _unstamped(batch) if output in self._sinks else batch)
+                self._leave(output, batch)
 
     def error(self, bad: pa.RecordBatch | None, origin: Origin = NOWHERE) -> None:
         """Bad rows; without an error output the first of them fails the item."""
@@ -38,12 +36,12 @@ class ItemWork:
             return
         if self.plan.error_output is None:
             raise bad_row_error(bad, origin)
-        self._leave(self.plan.error_output, _unstamped(bad))
+        self._leave(self.plan.error_output, bad)
 
     def late(self, rows: pa.RecordBatch | None) -> None:
         """Rows for the late route; nothing without one: then they are counted only."""
         if rows is not None and rows.num_rows and self.plan.late_output is not None:
-            self._leave(self.plan.late_output, _unstamped(rows))
+            self._leave(self.plan.late_output, rows)
 
     @property
     def fills_slice(self) -> bool:
@@ -63,7 +61,7 @@ class ItemWork:
         assert self.plan.error_output is not None
         while len(self.pieces) > kept:
             self.pieces.pop()
-        self._leave(self.plan.error_output, _unstamped(batch))
+        self._leave(self.plan.error_output, batch)
 
     def _leave(self, output: OutputId, batch: pa.RecordBatch) -> None:
         self.pieces += self.outlets.pieces(output, batch)
@@ -96,11 +94,6 @@ class ItemWork:
         """Add to what is booked for an operator."""
         known = self.counts.get(counts.operator, OperatorCounts(counts.operator))
         self.counts[counts.operator] = known.plus(counts)
-
-
-def _unstamped(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows that no operator judges any more: nobody else is to see their stamps (W8)."""
-    return without_column(batch, ROW_WATERMARK)
 
 
 __all__ = ["ItemWork"]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from arkflow_kernel.compaction import Compactor
 from arkflow_kernel.errors import ProcessingError
+from arkflow_kernel.event_time_gate import ROW_WATERMARK, without_column
 from arkflow_kernel.ids import OutputId
 from arkflow_kernel.key_encoding import KeyColumnError, key_kind
 from arkflow_kernel.key_groups import key_column, key_groups
@@ -22,6 +23,7 @@ from arkflow_kernel.limits import MIB, ROW_BYTES_MAX, SLICE_BYTES_MAX
 from arkflow_kernel.pieces import cut, size_of
 from arkflow_kernel.plan import ChainPlan, EdgeKind, OutletPlan
 from arkflow_kernel.protocol import Piece
+from arkflow_kernel.wiring import SIDE_KINDS
 
 _ROW_SENT_MAX: Final = ROW_BYTES_MAX - MIB
 """A frame needs room for its header and Arrow's description of the batch beside the row (E3)."""
@@ -30,15 +32,22 @@ Targets = npt.NDArray[np.uint16]
 
 
 class ChainOutlets:
-    """All ways out of a chain: batches for a sink are cut, those for an edge are routed too."""
+    """All ways out of a chain: batches for a sink are cut, those for an edge are routed too.
+
+    Behind a sink or a side edge no operator judges rows any more: nobody there is to see what the
+    gate stamped them with (W8).
+    """
 
     def __init__(self, plan: ChainPlan) -> None:
         last = plan.operators[-1].operator if plan.operators else None
         operator = last or (plan.source.operator if plan.source is not None else plan.chain)
         self._routers = {outlet.output: OutletRouter(outlet, operator) for outlet in plan.outlets}
+        self._judged = {each.output for each in plan.outlets if each.kind not in SIDE_KINDS}
 
     def pieces(self, output: OutputId, batch: pa.RecordBatch) -> list[Piece]:
         """What leaves when a batch goes to a sink or to an edge. Raises `ProcessingError`."""
+        if output not in self._judged:
+            batch = without_column(batch, ROW_WATERMARK)
         router = self._routers.get(output)
         return list(cut(output, batch, size_of(batch))) if router is None else router.route(batch)
 
