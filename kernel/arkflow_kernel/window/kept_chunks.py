@@ -1,24 +1,21 @@
 """Rows that a window keeps, in the order in which they came: in memory, or in local files (S5).
 
 A chunk is of one schema and never changes; what fires of it is told by the places that stay.
-A file of chunks is no part of a snapshot and has no name once it is open: it goes with its last
-chunk. It is read by position, not mapped, so that a chunk takes memory only while it is looked at.
+One in a file takes memory for its rows only while they are looked at.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import ipc
 
-from arkflow_kernel.errors import ResourceError
 from arkflow_kernel.state.growing import Mask, Slots
 from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.row_batches import joined, rows_at
+from arkflow_kernel.window.stream_file import RowsFile
 
 Groups = npt.NDArray[np.int32]
 
@@ -47,36 +44,6 @@ class HeldRows:
     def read(self) -> pa.RecordBatch:
         """All of them."""
         return self.batch
-
-
-class RowsFile:
-    """A file of batches of any schema, each as an Arrow IPC stream of its own.
-
-    Any thread may read. Raises `ResourceError` that names `operator` if the disk refuses.
-    """
-
-    def __init__(self, path: Path, batches: Seq[pa.RecordBatch], operator: str) -> None:
-        self._places: list[tuple[int, int]] = []
-        try:
-            with pa.OSFile(str(path), "wb") as file:
-                for batch in batches:
-                    start = file.tell()
-                    with ipc.new_stream(file, batch.schema) as writer:
-                        writer.write_batch(batch)
-                    self._places.append((file.tell() - start, start))
-            self._file = pa.OSFile(str(path), "rb")
-            path.unlink()
-        except OSError as error:
-            raise ResourceError(
-                f"operator '{operator}': the rows of its windows do not fit its `memory_bytes` and "
-                f"cannot be spilled to {path.parent}: {error}; free space there or raise it"
-            ) from error
-
-    def read(self, number: int) -> pa.RecordBatch:
-        """One of its batches, in memory of its own."""
-        file: Any = self._file
-        data = file.read_at(*self._places[number])
-        return ipc.open_stream(data).read_next_batch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +188,6 @@ __all__ = [
     "Groups",
     "HeldRows",
     "KeptChunk",
-    "RowsFile",
     "chunks_joined",
     "spilled",
     "tidied",

@@ -250,13 +250,12 @@ class KeptRows:
         """Rows in memory go to a file, if there are more than the budget allows."""
         if self._spool is None or self._budget is None or self.memory_bytes <= self._budget:
             return
-        folder, prefix = self._spool[0](), self._spool[1]
-        folder.mkdir(parents=True, exist_ok=True)
+        folder, prefix = self._spool
         self._files += 1
         held = [
             chunk for chunk in (*self._sealed, *self._fresh) if isinstance(chunk.rows, HeldRows)
         ]
-        path = folder / f"{prefix}-{self._files}.rows"
+        path = folder() / f"{prefix}-{self._files}.rows"
         moved = dict(zip(map(id, held), spilled(held, path, self.operator), strict=True))
         self._sealed = [moved.get(id(chunk), chunk) for chunk in self._sealed]
         self._fresh = [moved.get(id(chunk), chunk) for chunk in self._fresh]

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.state.arrow_numpy import as_array
-from arkflow_kernel.window.kept_chunks import RowsFile
 from arkflow_kernel.window.session_merge import Numbers
 from arkflow_kernel.window.session_pieces import Piece
+from arkflow_kernel.window.stream_file import RowsFile
 
 _BATCH_ROWS = 4_096
 """Rows that are read at once."""

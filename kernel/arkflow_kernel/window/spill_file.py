@@ -1,58 +1,31 @@
-"""A local file of one table in parts, for what does not fit in memory (S5).
-
-The file has no name once it is open: it goes with its last reader. It is read by position, not
-mapped, so that only what is looked at takes memory.
-"""
+"""One table in parts in a local file, for what does not fit in memory (S5)."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import ipc
 
-from arkflow_kernel.errors import ResourceError
+from arkflow_kernel.window.stream_file import StreamFile
 
 _SECTION_ROWS = 1 << 14
 """Rows that are read at once, at least, unless there are fewer or their types change."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
-    """Rows `first` <= row < `end` of a file, and where they lie, as an IPC stream."""
-
-    first: int
-    end: int
-    offset: int
-    size: int
-
-
 class SpillFile:
     """The rows of some tables, one after the other; their types may differ.
 
-    `bounds` are where each table begins, and the end. Any thread may read. Raises `ResourceError`
-    that names `operator` if the disk refuses.
+    `bounds` are where each table begins, and the end; `size` are the file's bytes. Any thread may
+    read. Raises `ResourceError` that names `operator` if the disk refuses.
     """
 
     def __init__(self, path: Path, tables: Iterable[pa.Table], operator: str) -> None:
-        self._sections: list[_Section] = []
         bounds = [0]
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with pa.OSFile(str(path), "wb") as file:
-                for section in _sections(tables, bounds):
-                    self._write(file, section)
-                self.size = file.tell()
-            self._file: Any = pa.OSFile(str(path), "rb")
-            path.unlink()
-        except OSError as error:
-            raise ResourceError(
-                f"operator '{operator}': its windows do not fit its `memory_bytes` and cannot be "
-                f"spilled to {path.parent}: {error}; free space there or raise it"
-            ) from error
+        self._section_bounds = [0]
+        self._file = StreamFile(path, self._sections(tables, bounds), operator, "its windows")
+        self.size = self._file.size
         self.bounds: npt.NDArray[np.int64] = np.array(bounds, np.int64)
 
     @property
@@ -60,22 +33,18 @@ class SpillFile:
         """How many rows it has."""
         return int(self.bounds[-1])
 
-    def _write(self, file: Any, table: pa.Table) -> None:
-        first = self._sections[-1].end if self._sections else 0
-        offset = file.tell()
-        with ipc.new_stream(file, table.schema) as writer:
-            writer.write_table(table)
-        size = file.tell() - offset
-        self._sections.append(_Section(first, first + table.num_rows, offset, size))
+    def _sections(self, tables: Iterable[pa.Table], bounds: list[int]) -> Iterator[pa.Table]:
+        for section in _sections(tables, bounds):
+            self._section_bounds.append(self._section_bounds[-1] + section.num_rows)
+            yield section
 
     def read(self, start: int, end: int) -> Iterator[pa.Table]:
         """The rows `start` <= row < `end`, in one or more tables, in memory of their own."""
-        for section in self._sections:
-            low, high = max(start, section.first), min(end, section.end)
+        for number, (first, stop) in enumerate(pairwise(self._section_bounds)):
+            low, high = max(start, first), min(end, stop)
             if low < high:
-                data = self._file.read_at(section.size, section.offset)
-                table = ipc.open_stream(data).read_all()
-                yield table.slice(low - section.first, high - low)
+                table = self._file.opened(number).read_all()
+                yield table.slice(low - first, high - low)
 
 
 def _sections(tables: Iterable[pa.Table], bounds: list[int]) -> Iterator[pa.Table]:
