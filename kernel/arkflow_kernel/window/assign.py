@@ -14,11 +14,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from arkflow_kernel.limits import INT64_MAX, INT64_MIN
 from arkflow_kernel.state.growing import Mask
 
 Times = npt.NDArray[np.int64]
-
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 _NEAR_PANES = 4
 
@@ -195,4 +194,4 @@ def _joined(firsts: Times, lasts: Times, slide: int) -> Iterator[tuple[int, int]
     yield from zip(firsts[opening].tolist(), lasts[closing].tolist(), strict=True)
 
 
-__all__ = ["DUE_MAX", "INT64_MAX", "INT64_MIN", "FixedPanes", "Panes", "Times", "Windows"]
+__all__ = ["DUE_MAX", "FixedPanes", "Panes", "Times", "Windows"]

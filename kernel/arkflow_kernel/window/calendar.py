@@ -15,8 +15,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from arkflow_kernel.limits import INT64_MAX, INT64_MIN
 from arkflow_kernel.state.growing import Mask
-from arkflow_kernel.window.assign import INT64_MAX, INT64_MIN, Times, Windows
+from arkflow_kernel.window.assign import Times, Windows
 
 _DAY_MS = 86_400_000
 _MARGIN_MS = 400 * _DAY_MS

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from arkflow_kernel.event_time_gate import INVALID_TIME_ROUTE, ROW_WATERMARK
 from arkflow_kernel.ids import EARLIEST
+from arkflow_kernel.limits import INT64_MIN
 from arkflow_kernel.state.arrow_numpy import as_array, filled
 from arkflow_kernel.state.growing import Mask
-from arkflow_kernel.window.assign import INT64_MIN, FixedPanes, Panes, Times
+from arkflow_kernel.window.assign import FixedPanes, Panes, Times
 from arkflow_kernel.window.row_batches import rows_at
 
 LATE_EVENT_ROUTE = "__arkflow_late_event_route"

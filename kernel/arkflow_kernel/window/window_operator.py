@@ -15,6 +15,7 @@ import pyarrow as pa
 from arkflow_kernel.bad_rows import Origin
 from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import EARLIEST, LATEST, EventTimeMs, OperatorId, WallMs
+from arkflow_kernel.limits import INT64_MIN
 from arkflow_kernel.plan import LatePolicy, OperatorPlan, WindowPlan
 from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.state.api import StateAddress, StateJournal
@@ -24,7 +25,7 @@ from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.timestamps import TIME_LIMIT_MS, operator_times
 from arkflow_kernel.window.aggregates import PANES, Aggregates, Family
-from arkflow_kernel.window.assign import INT64_MIN, Panes, Times
+from arkflow_kernel.window.assign import Panes, Times
 from arkflow_kernel.window.firing import Firing, WindowTable
 from arkflow_kernel.window.key_bound import ROWS_STATE, KeyBound, row_counts
 from arkflow_kernel.window.keys import KeyLedger
