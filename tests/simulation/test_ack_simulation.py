@@ -1,68 +1,38 @@
 """The machines of ack mode under a seeded, hostile driver.
 
-`ARKFLOW_SEEDS=1000 pytest -n 2 tests/simulation` runs more seeds, `ARKFLOW_SEED=17` replays one.
+`seeds.py` says how to run more seeds, or one.
 """
 
-import os
 from collections import Counter
+from functools import cache
 
 import pytest
 
-from arkflow_kernel.testing.simulation import PROBES, STEPS_MIN, Simulation
-
-FIXED_SEEDS = 50
-
-CHUNK = 10
-"""Seeds of one test: few enough to be spread over processes, enough to name few tests."""
+from arkflow_kernel.testing.simulation import PROBES, Simulation
+from tests.simulation.seeds import FIXED_SEEDS, in_chunks, reached, unless_replayed
 
 # Seeds that once found a bug in a machine or in the kit: they run for ever.
 KEPT_SEEDS: tuple[int, ...] = ()
 
 
-def _seeds() -> list[int]:
-    one = os.environ.get("ARKFLOW_SEED")
-    if one is not None:
-        return [int(one)]
-    return [*KEPT_SEEDS, *range(int(os.environ.get("ARKFLOW_SEEDS", FIXED_SEEDS)))]
-
-
-SEEDS = _seeds()
-CHUNKS = [
-    pytest.param(
-        SEEDS[first : first + CHUNK],
-        marks=[pytest.mark.slow] if first else [],
-        id=f"{SEEDS[first]}-{SEEDS[first : first + CHUNK][-1]}",
-    )
-    for first in range(0, len(SEEDS), CHUNK)
-]
-
-
-REACHED: dict[int, Counter[str]] = {}
-"""What the seeds that ran in this process reached."""
-
-
+@cache
 def _run(seed: int) -> Counter[str]:
-    if seed not in REACHED:
-        report = Simulation(seed).run()
-        assert report.steps >= STEPS_MIN
-        assert report.probes["fault"]
-        REACHED[seed] = report.probes
-    return REACHED[seed]
+    return reached(Simulation(seed).run())
 
 
-@pytest.mark.parametrize("seeds", CHUNKS)
+@in_chunks(kept=KEPT_SEEDS)
 def test_no_order_of_events_loses_repeats_or_commits_too_early(seeds: list[int]) -> None:
     for seed in seeds:
         assert _run(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("ARKFLOW_SEED" in os.environ, reason="a replay of a single seed")
+@unless_replayed
 def test_the_fixed_seeds_together_reach_every_situation() -> None:
-    reached: Counter[str] = Counter()
+    together: Counter[str] = Counter()
     for seed in range(FIXED_SEEDS):
-        reached.update(_run(seed))
-    assert set(PROBES) - set(reached) == set()
+        together.update(_run(seed))
+    assert set(PROBES) - set(together) == set()
 
 
 def test_a_seed_decides_everything() -> None:

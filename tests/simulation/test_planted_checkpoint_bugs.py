@@ -14,25 +14,18 @@ from arkflow_kernel.testing import (
 )
 from arkflow_kernel.testing.cut_simulation import CutSimulation
 from arkflow_kernel.testing.planted_logs import PLANTED_CUTS
-from arkflow_kernel.testing.sim_world import Machines
 from arkflow_kernel.testing.simulation import SimulationError
-
-SEEDS = 50
+from tests.simulation.seeds import run_all
 
 # Where a bug that few seeds find is found soonest; all the fixed seeds are tried all the same.
 FIND_FIRST: dict[str, int] = {}
-
-
-def _run_all(machines: Machines, first: int) -> None:
-    for n in range(SEEDS):
-        CutSimulation((first + n) % SEEDS, machines).run()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", sorted(PLANTED_CUTS))
 def test_a_planted_bug_of_checkpoints_is_found_within_the_fixed_seeds(bug: str) -> None:
     with pytest.raises(SimulationError, match=r"ARKFLOW_SEED=\d+"):
-        _run_all(PLANTED_CUTS[bug], FIND_FIRST.get(bug, 0))
+        run_all(CutSimulation, PLANTED_CUTS[bug], FIND_FIRST.get(bug, 0))
 
 
 MODULES = (planted, planted_channels, planted_cuts, planted_jobs, planted_logs, planted_times)
