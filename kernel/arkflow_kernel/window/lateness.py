@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.event_time_gate import INVALID_TIME_ROUTE, ROW_WATERMARK
-from arkflow_kernel.ids import EARLIEST
+from arkflow_kernel.ids import EARLIEST, LATEST
 from arkflow_kernel.limits import INT64_MIN
+from arkflow_kernel.plan import LatePolicy, WindowPlan
 from arkflow_kernel.state.arrow_numpy import as_array, filled
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.window.assign import FixedPanes, Panes, Times
@@ -35,6 +36,16 @@ class Judged:
     after: Times | None = None
 
 
+def lateness_of(plan: WindowPlan) -> int:
+    """For how long after its end a window takes rows, in ms."""
+    return plan.allowed_lateness_ms if plan.late is LatePolicy.UPDATE else 0
+
+
+def closed_upto(watermark: int, lateness_ms: int) -> int:
+    """No window that ends up to it takes a row any more; at the end of the data none does."""
+    return watermark if watermark == LATEST else max(INT64_MIN, watermark - lateness_ms)
+
+
 def judged(
     windows: Panes,
     panes: Times,
@@ -45,10 +56,10 @@ def judged(
     """Judge rows by their panes.
 
     `row_watermarks` are the w of the rows, EARLIEST where a row has none; None: none has one.
-    `watermark` is the operator's before the batch, EARLIEST before the first. The lateness is 0
-    unless the policy is UPDATE.
+    `watermark` is the operator's before the batch, EARLIEST before the first. The lateness is
+    `lateness_of` the plan.
     """
-    own = _back(watermark, allowed_lateness_ms)
+    own = closed_upto(watermark, allowed_lateness_ms)
     if row_watermarks is None:
         if not len(panes) or windows.last_ends(panes.min(keepdims=True))[0] > own:
             return Judged(None)  # ends rise with panes
@@ -75,10 +86,6 @@ def _after(windows: FixedPanes, panes: Times, rows: Times, cuts: Times, own: int
     after[held] = windows.end_upto(np.minimum(cuts[held], windows.last_ends(panes[held])))
     after[after <= own] = EARLIEST
     return after if (after != EARLIEST).any() else None
-
-
-def _back(watermark: int, lateness: int) -> int:
-    return max(INT64_MIN, watermark - lateness)
 
 
 def _some(mask: Mask) -> Mask | None:
@@ -121,4 +128,12 @@ def turned_away(
     return rows
 
 
-__all__ = ["LATE_EVENT_ROUTE", "Judged", "judged", "turned_away", "unstamped"]
+__all__ = [
+    "LATE_EVENT_ROUTE",
+    "Judged",
+    "closed_upto",
+    "judged",
+    "lateness_of",
+    "turned_away",
+    "unstamped",
+]

@@ -38,7 +38,7 @@ from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.timestamps import operator_times
 from arkflow_kernel.window.aggregates import PANES, Aggregates
 from arkflow_kernel.window.keys import KeyLedger
-from arkflow_kernel.window.lateness import turned_away, unstamped
+from arkflow_kernel.window.lateness import lateness_of, turned_away, unstamped
 from arkflow_kernel.window.results import RESULT_ROWS_MAX, WINDOW_END, WINDOW_UPDATE, Results
 from arkflow_kernel.window.row_batches import rows_at
 from arkflow_kernel.window.session_merge import (
@@ -314,11 +314,6 @@ class SessionOperator:
         return final
 
 
-def lateness_of(plan: WindowPlan) -> int:
-    """For how long after its end a row may still join (W6)."""
-    return plan.allowed_lateness_ms if plan.late is LatePolicy.UPDATE else 0
-
-
 def session_operator(
     plan: OperatorPlan, journal: CommitOnAck, states: ChainStates | None = None
 ) -> SessionOperator:
@@ -350,4 +345,4 @@ def session_operator(
     return SessionOperator(plan.operator, window, aggregates, ledger, runs, results, journal)
 
 
-__all__ = ["SessionOperator", "lateness_of", "session_operator"]
+__all__ = ["SessionOperator", "session_operator"]

@@ -15,7 +15,6 @@ import pyarrow as pa
 from arkflow_kernel.bad_rows import Origin
 from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import EARLIEST, LATEST, EventTimeMs, OperatorId, WallMs
-from arkflow_kernel.limits import INT64_MIN
 from arkflow_kernel.plan import LatePolicy, OperatorPlan, WindowPlan
 from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.state.api import StateAddress, StateJournal
@@ -29,7 +28,13 @@ from arkflow_kernel.window.assign import Panes, Times
 from arkflow_kernel.window.firing import Firing, WindowTable
 from arkflow_kernel.window.key_bound import ROWS_STATE, KeyBound, row_counts
 from arkflow_kernel.window.keys import KeyLedger
-from arkflow_kernel.window.lateness import judged, turned_away, unstamped
+from arkflow_kernel.window.lateness import (
+    closed_upto,
+    judged,
+    lateness_of,
+    turned_away,
+    unstamped,
+)
 from arkflow_kernel.window.pane_runs import PaneRuns
 from arkflow_kernel.window.pane_tables import AFTER, PANE
 from arkflow_kernel.window.results import WINDOW_END, WINDOW_UPDATE, Results
@@ -80,7 +85,7 @@ class ColumnarWindowOperator:
         families = {family.name: runs[family.name] for family in aggregates.families}
         self._firing = Firing(windows, aggregates, ledger, families)
         self._bound = bound
-        self._lateness = _lateness(plan)
+        self._lateness = lateness_of(plan)
         limits = np.array([-TIME_LIMIT_MS - 1, TIME_LIMIT_MS], np.int64)
         self._all_fit = windows.in_range(limits) is None
 
@@ -206,7 +211,7 @@ class ColumnarWindowOperator:
         fired = self._windows.first_ends(panes) <= upto
         if not fired.any():
             return ()
-        above = _limit(upto, self._lateness)
+        above = closed_upto(upto, self._lateness)
         changed = self._firing.corrected(touched.filter(as_array(fired)), above, upto)
         return tuple(batch for part in changed for batch in self._batches(part, update=True))
 
@@ -266,7 +271,7 @@ class ColumnarWindowOperator:
     def _let_go(self, upto: int) -> None:
         """Drop the panes of which no window takes a row any more."""
         panes = self._main.panes()
-        limit = _limit(upto, self._lateness)
+        limit = closed_upto(upto, self._lateness)
         gone = np.searchsorted(self._windows.last_ends(panes), limit, side="right")
         if gone:
             for runs in self._runs.values():
@@ -288,10 +293,10 @@ def columnar_window_operator(
     assert state is not None
     aggregates = Aggregates(window, plan.operator)
     ledger = KeyLedger(state.key_fields, plan.operator)
-    lateness = _lateness(window)
+    lateness = lateness_of(window)
 
     def dead(starts: Times, watermark: int) -> Mask:
-        return panes.last_ends(starts) <= _limit(watermark, lateness)
+        return panes.last_ends(starts) <= closed_upto(watermark, lateness)
 
     def runs_of(name: str, kept: Aggregates, family: Family, keys: KeyLedger) -> PaneRuns:
         held = PaneRuns(
@@ -326,16 +331,6 @@ def columnar_window_operator(
     return ColumnarWindowOperator(
         plan.operator, window, panes, aggregates, ledger, runs, results, journal, bound
     )
-
-
-def _lateness(plan: WindowPlan) -> int:
-    """For how long after its end a window takes rows."""
-    return plan.allowed_lateness_ms if plan.late is LatePolicy.UPDATE else 0
-
-
-def _limit(watermark: int, lateness: int) -> int:
-    """No window that ends up to it takes a row any more; at the end of the data none does."""
-    return watermark if watermark == LATEST else max(INT64_MIN, watermark - lateness)
 
 
 def _either(one: Mask | None, other: Mask | None) -> Mask:
