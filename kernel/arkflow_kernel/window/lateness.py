@@ -107,11 +107,18 @@ def unstamped(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Times | None]:
     return batch, np.asarray(filled(marks, EARLIEST), dtype=np.int64)
 
 
+def either(one: Mask | None, other: Mask | None) -> Mask | None:
+    """Rows that one of two masks has, where None is of no row."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one | other
+
+
 def turned_away(
     batch: pa.RecordBatch, late: Mask | None, untimed: Mask | None
 ) -> pa.RecordBatch | None:
     """Rows for the late route, each marked by why it leaves: it is late, or it has no time."""
-    gone = untimed if late is None else late if untimed is None else late | untimed
+    gone = either(late, untimed)
     if gone is None:
         return None
     rows = rows_at(batch, np.flatnonzero(gone))
@@ -132,6 +139,7 @@ __all__ = [
     "LATE_EVENT_ROUTE",
     "Judged",
     "closed_upto",
+    "either",
     "judged",
     "lateness_of",
     "turned_away",

@@ -7,7 +7,6 @@ or before. So a restored operator fires what is open, and nothing twice (N5).
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +29,7 @@ from arkflow_kernel.window.key_bound import ROWS_STATE, KeyBound, row_counts
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.lateness import (
     closed_upto,
+    either,
     judged,
     lateness_of,
     turned_away,
@@ -166,14 +166,14 @@ class ColumnarWindowOperator:
             )
         panes = self._windows.panes(ms)
         found = judged(self._windows, panes, marks, self._watermark, self._lateness)
-        untimed = None if valid is None or valid.all() else ~valid
+        untimed = None if valid is None else ~valid
         late = found.refused
-        if late is not None and untimed is not None:
-            late = late & ~untimed
+        if late is not None and valid is not None:
+            late = late & valid
             late = late if late.any() else None
-        if late is None and untimed is None:
+        gone = either(late, untimed)
+        if gone is None:
             return _Taken(batch, ms, panes, found.after, None, 0)
-        gone = _either(late, untimed)
         routed = late if self._plan.late is LatePolicy.ROUTE else None
         kept = ~gone
         after = None if found.after is None else found.after[kept]
@@ -192,19 +192,17 @@ class ColumnarWindowOperator:
         return ends and WINDOW_UPDATE in batch.schema.names
 
     def _added(self, taken: _Taken) -> tuple[pa.RecordBatch, ...]:
-        keys = self._keys(taken.rows)
         columns: dict[str, AnyArray] = {PANE: as_array(taken.panes)}
         if taken.after is not None:
             columns[AFTER] = as_array(taken.after)
-        columns |= keys
-        touched = pa.table(columns)
-        columns |= self._raw(taken)
-        raw = pa.table(columns)
+        columns |= self._ledger.columns(taken.rows)
+        by = list(columns)
+        raw = pa.table(columns | self._raw(taken))
         for name, runs in self._runs.items():
             runs.add(raw.select([PANE]) if name == ROWS_STATE else raw)
         if not self._lateness or self._watermark == EARLIEST:
             return ()
-        return self._corrections(touched, taken.panes)
+        return self._corrections(raw.select(by), taken.panes)
 
     def _corrections(self, touched: pa.Table, panes: Times) -> tuple[pa.RecordBatch, ...]:
         upto = self._watermark
@@ -214,9 +212,6 @@ class ColumnarWindowOperator:
         above = closed_upto(upto, self._lateness)
         changed = self._firing.corrected(touched.filter(as_array(fired)), above, upto)
         return tuple(batch for part in changed for batch in self._batches(part, update=True))
-
-    def _keys(self, rows: pa.RecordBatch) -> dict[str, AnyArray]:
-        return dict(self._ledger.columns(rows))
 
     def _raw(self, taken: _Taken) -> dict[str, AnyArray]:
         """The value columns; what they teach of types is taken back with the batch."""
@@ -331,13 +326,6 @@ def columnar_window_operator(
     return ColumnarWindowOperator(
         plan.operator, window, panes, aggregates, ledger, runs, results, journal, bound
     )
-
-
-def _either(one: Mask | None, other: Mask | None) -> Mask:
-    if one is None or other is None:
-        found: Any = other if one is None else one
-        return np.asarray(found, np.bool_)
-    return one | other
 
 
 __all__ = ["ColumnarWindowOperator", "columnar_window_operator"]
