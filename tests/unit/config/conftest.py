@@ -1,6 +1,5 @@
 """Components of these tests only, so that the checks are proved without the built-in ones."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from arkflow_ray.components.api import (
     ComponentEntry,
     ComponentKind,
 )
+from tests.unit.config.sample_files import Write
 
 
 class GenerateConfig(ComponentConfig):
@@ -93,9 +93,6 @@ def built() -> list[tuple[str, Any, BuildContext]]:
     """What factories were called with, in order."""
     BUILT.clear()
     return BUILT
-
-
-Write = Callable[..., Path]
 
 
 @pytest.fixture

@@ -1,43 +1,11 @@
 """What parses and this release does not do is refused in a sentence, never ignored."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from arkflow_ray.config.project import check_file
-
-Write = Callable[..., Path]
-
-STREAM = """
-streams:
-  - id: a
-    input: {type: generate, context: '{"a": 1}'}
-    pipeline:
-      processors:
-        - {type: sql, query: SELECT 1}
-    output: {type: stdout}
-"""
-JOB = """
-jobs:
-  - id: j
-    version: 1
-    operators:
-      - {id: in, kind: source}
-      - {id: m, kind: map, config: {type: sql, query: SELECT 1}}
-      - {id: out, kind: sink}
-    edges:
-      - {id: e, from: in, to: m}
-      - {id: f, from: m, to: out}
-    sources:
-      - operator_id: in
-        input_type: generate
-        config: {type: generate, context: x}
-        codec: json
-        time: {mode: processing_time}
-    sinks:
-      - {operator_id: out, output_type: stdout}
-"""
+from tests.unit.config.sample_files import JOB, STREAM, Write
 
 
 def refused(write: Write, text: str) -> list[tuple[str, str]]:

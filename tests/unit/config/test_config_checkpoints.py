@@ -1,7 +1,6 @@
 """Checkpoints in a file: where they lie, and sinks that insist on being exactly-once."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,7 @@ import pytest
 from arkflow_kernel.plan import CheckpointPlan
 from arkflow_ray.checkpoint.roots import parse_root
 from arkflow_ray.config.project import CheckedProject, check_file
-
-Write = Callable[..., Path]
+from tests.unit.config.sample_files import Write
 
 FILE = """
 streams:

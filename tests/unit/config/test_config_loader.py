@@ -1,7 +1,6 @@
 """Loading a file: every mistake, its place, and our words for it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +8,8 @@ import pytest
 
 from arkflow_ray.config.issues import LoadError
 from arkflow_ray.config.loader import load
+from tests.unit.config.sample_files import STREAM, Write
 
-Write = Callable[..., Path]
-
-STREAM = """
-streams:
-  - id: a
-    input: {type: generate, context: '{"a": 1}'}
-    pipeline:
-      processors:
-        - {type: sql, query: SELECT 1}
-    output: {type: stdout}
-"""
 JOB = """
 jobs:
   - id: j

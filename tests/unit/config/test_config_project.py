@@ -3,8 +3,6 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,39 +12,10 @@ from arkflow_ray.components.api import BuildContext
 from arkflow_ray.config import project
 from arkflow_ray.config.loader import load
 from arkflow_ray.config.project import CheckedProject, check, check_file
+from tests.unit.config.sample_files import JOB, STREAM, Write
 
-Write = Callable[..., Path]
 Built = list[tuple[str, Any, BuildContext]]
 
-STREAM = """
-streams:
-  - id: a
-    input: {type: generate, context: '{"a": 1}'}
-    pipeline:
-      processors:
-        - {type: sql, query: SELECT 1}
-    output: {type: stdout}
-"""
-JOB = """
-jobs:
-  - id: j
-    version: 1
-    operators:
-      - {id: in, kind: source}
-      - {id: m, kind: map, config: {type: sql, query: SELECT 1}}
-      - {id: out, kind: sink}
-    edges:
-      - {id: e, from: in, to: m}
-      - {id: f, from: m, to: out}
-    sources:
-      - operator_id: in
-        input_type: generate
-        config: {type: generate, context: x}
-        codec: json
-        time: {mode: processing_time}
-    sinks:
-      - {operator_id: out, output_type: stdout}
-"""
 SECRETS = {"ARKFLOW_SECRET_P": "hunter22", "P": "hunter33"}
 
 

@@ -1,12 +1,12 @@
 """The JSON Schema that editors use."""
 
-import functools
 import warnings
 from typing import Any
 
 import pytest
 
 from arkflow_ray.config.schema import json_schema
+from tests.unit.config.sample_files import schema_errors
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -38,16 +38,6 @@ JOB: dict[str, Any] = {
 }
 
 
-@functools.cache
-def validator_of_the_schema() -> Any:
-    return jsonschema.Draft202012Validator(json_schema())
-
-
-def errors(data: Any) -> list[str]:
-    validator = validator_of_the_schema()
-    return [error.message for error in validator.iter_errors(data)]
-
-
 def test_the_schema_is_a_valid_schema_of_2020_12() -> None:
     schema = json_schema()
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
@@ -55,17 +45,17 @@ def test_the_schema_is_a_valid_schema_of_2020_12() -> None:
 
 
 def test_good_files_are_valid_by_the_schema() -> None:
-    assert errors({"streams": [STREAM]}) == []
-    assert errors({"streams": [], "jobs": [JOB]}) == []
-    assert errors({"streams": [{**STREAM, "error_output": {"type": "drop"}}]}) == []
+    assert schema_errors({"streams": [STREAM]}) == []
+    assert schema_errors({"streams": [], "jobs": [JOB]}) == []
+    assert schema_errors({"streams": [{**STREAM, "error_output": {"type": "drop"}}]}) == []
 
 
 def test_the_column_of_the_count_is_a_key_of_stateful_processors_only() -> None:
     count = {"type": "sql", "query": "SELECT 1", "state_output_field": "n"}
     plain = {"id": "m", "kind": "map", "config": count}
     keyed = plain | {"stateful": True, "key_field": "k"}
-    assert errors({"jobs": [JOB | {"operators": [keyed]}]}) == []
-    assert errors({"jobs": [JOB | {"operators": [plain]}]}) != []
+    assert schema_errors({"jobs": [JOB | {"operators": [keyed]}]}) == []
+    assert schema_errors({"jobs": [JOB | {"operators": [plain]}]}) != []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +77,7 @@ def test_the_column_of_the_count_is_a_key_of_stateful_processors_only() -> None:
     ],
 )
 def test_what_the_loader_refuses_is_refused_by_the_schema(data: Any) -> None:
-    assert errors(data) != []
+    assert schema_errors(data) != []
 
 
 def test_every_object_of_the_models_refuses_unknown_keys() -> None:

@@ -3,7 +3,6 @@
 import json
 import math
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ from arkflow_ray.config.tree import (
     read_tree,
 )
 from arkflow_ray.config.yaml_tree import parse_yaml
-
-Write = Callable[..., Path]
+from tests.unit.config.sample_files import Write
 
 
 def yaml_of(text: str) -> Any:

@@ -1,27 +1,11 @@
 """Windows, event time and buffers in a file: what is accepted, and where a mistake stands."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import yaml
 
 from arkflow_ray.config.project import check_file
-from arkflow_ray.config.schema import json_schema
+from tests.unit.config.sample_files import STREAM, Write, schema_errors
 
-Write = Callable[..., Path]
-
-STREAM = """
-streams:
-  - id: a
-    input: {type: generate, context: '{"a": 1}'}
-    buffer: {type: tumbling_window, interval: 10s}
-    pipeline:
-      processors:
-        - {type: sql, query: SELECT 1}
-    output: {type: stdout}
-"""
 JOB = """
 jobs:
   - id: j
@@ -61,16 +45,13 @@ jobs:
 """
 
 
+def _buffered(buffer: str) -> str:
+    return STREAM.replace("    pipeline:", f"    buffer: {buffer}\n    pipeline:")
+
+
 def _errors(write: Write, text: str) -> list[str]:
     path = write(text)
     return [str(issue).replace(str(path), "F") for issue in check_file(path, env={}).errors]
-
-
-def _schema_errors(text: str) -> list[str]:
-    jsonschema = pytest.importorskip("jsonschema")
-    schema: Any = json_schema()
-    found = jsonschema.Draft202012Validator(schema).iter_errors(yaml.safe_load(text))
-    return [error.message for error in found]
 
 
 def test_a_window_on_event_time_with_a_late_route_is_right(write: Write) -> None:
@@ -79,7 +60,7 @@ def test_a_window_on_event_time_with_a_late_route_is_right(write: Write) -> None
     [job] = checked.jobs
     assert job.graph is not None
     assert [chain.late_output for chain in job.graph.chains] == ["late"]
-    assert _schema_errors(JOB) == []
+    assert schema_errors(yaml.safe_load(JOB)) == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +74,7 @@ def test_a_window_on_event_time_with_a_late_route_is_right(write: Write) -> None
     ],
 )
 def test_editors_refuse_what_no_window_and_no_event_time_has(old: str, new: str) -> None:
-    assert _schema_errors(JOB.replace(old, new, 1)) != []
+    assert schema_errors(yaml.safe_load(JOB.replace(old, new, 1))) != []
 
 
 def test_event_time_of_rows_that_nothing_has_parsed_is_refused(write: Write) -> None:
@@ -120,13 +101,13 @@ def test_event_time_of_rows_that_nothing_has_parsed_is_refused(write: Write) -> 
 def test_every_buffer_that_compiles_is_right_for_the_loader_and_for_editors(
     write: Write, buffer: str
 ) -> None:
-    text = STREAM.replace("{type: tumbling_window, interval: 10s}", buffer)
+    text = _buffered(buffer)
     assert _errors(write, text) == []
-    assert _schema_errors(text) == []
+    assert schema_errors(yaml.safe_load(text)) == []
 
 
 def test_a_stream_may_say_what_its_window_keeps(write: Write) -> None:
-    text = STREAM.replace(
+    text = _buffered("{type: tumbling_window, interval: 10s}").replace(
         "    output:", "    state: {backend: embedded_kv, max_bytes: 9}\n    output:"
     )
     checked = check_file(write(text), env={})
