@@ -4,7 +4,9 @@ They test the test. Each is a subclass of the real machine or of one of its part
 know nothing of them. `planted_channels.py` and `planted_jobs.py` have more.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 from typing import Any
 
 from arkflow_kernel.chain_flow import ChainFlow
@@ -16,7 +18,7 @@ from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import Position, SourceBatch, SplitPosition, WriteReceipt
 from arkflow_kernel.protocol import ItemDone, SourceRead, Submit, Write, WriteRequest
 from arkflow_kernel.read_lane import ReadBatch, ReadLane
-from arkflow_kernel.snapshot import Epoch
+from arkflow_kernel.snapshot import NOTHING_RESTORED, Epoch, RestoredChain
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.write_lane import WriteLane
 
@@ -37,6 +39,26 @@ class PlantedTask(ChainTask):
             part = getattr(handler, "__self__", None)
             if part is not None:
                 self._handlers[event] = getattr(part, handler.__name__)
+
+
+class PlantedRestore(ChainTask):
+    """A chain's machine that takes its restored snapshot for one with other values.
+
+    `changed` are the fields of the snapshot that have them.
+    """
+
+    changed: Mapping[str, Any] = {}
+
+    def __init__(
+        self,
+        plan: ChainPlan,
+        *rest: Any,
+        restored: RestoredChain = NOTHING_RESTORED,
+        **named: Any,
+    ) -> None:
+        if restored.snapshot is not None:
+            restored = replace(restored, snapshot=replace(restored.snapshot, **self.changed))
+        super().__init__(plan, *rest, restored=restored, **named)
 
 
 def swap(owner: Any, path: str, kind: type[Any]) -> None:
@@ -285,4 +307,4 @@ CHAIN_BUGS: tuple[type[Any], ...] = (
     CountsSplitsTogether,
 )
 
-__all__ = ["CHAIN_BUGS", "PlantedTask", "swap"]
+__all__ = ["CHAIN_BUGS", "PlantedRestore", "PlantedTask", "swap"]

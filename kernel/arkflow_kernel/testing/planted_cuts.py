@@ -1,6 +1,6 @@
 """Planted bugs of checkpoints in a chain: its rounds, its seal, its uploads, its publications."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,6 @@ from arkflow_kernel.commit import SourceCuts
 from arkflow_kernel.envelope import Barrier, EndOfStream, Reset
 from arkflow_kernel.ids import ChannelId, CheckpointId, MonotonicMs, RequestToken
 from arkflow_kernel.outbox import Outbox
-from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import SourceBatch, SplitPosition
 from arkflow_kernel.protocol import (
     ChainEvent,
@@ -38,7 +37,7 @@ from arkflow_kernel.snapshot import (
     RoundAnswer,
 )
 from arkflow_kernel.task import ChainTask
-from arkflow_kernel.testing.planted import PlantedTask
+from arkflow_kernel.testing.planted import PlantedRestore, PlantedTask
 from arkflow_kernel.testing.sim_store import OBJECTS, SimObjects, checksum_of
 from arkflow_kernel.write_lane import WriteLane
 
@@ -213,19 +212,10 @@ class EndsUnpublished(ChainTask):
             lane.tokens = known
 
 
-class FinishesAgain(ChainTask):
+class FinishesAgain(PlantedRestore):
     """A chain that was restored as finished reads on and is finished again (B8)."""
 
-    def __init__(
-        self,
-        plan: ChainPlan,
-        *rest: Any,
-        restored: RestoredChain = NOTHING_RESTORED,
-        **named: Any,
-    ) -> None:
-        if restored.snapshot is not None:
-            restored = replace(restored, snapshot=replace(restored.snapshot, finished=False))
-        super().__init__(plan, *rest, restored=restored, **named)
+    changed: Mapping[str, Any] = {"finished": False}
 
 
 class _EarlyRounds(ChainRounds):

@@ -1,10 +1,9 @@
 """Planted bugs of the coordinator, and the list of all planted bugs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from arkflow_kernel.attempt import Attempt
-from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError
 from arkflow_kernel.ids import ChainId, MonotonicMs
@@ -19,7 +18,6 @@ from arkflow_kernel.protocol import (
 )
 from arkflow_kernel.restart import GiveUp, Restart, RestartStrategy
 from arkflow_kernel.restart_positions import RestartPositions
-from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.planted import CHAIN_BUGS, swap
 from arkflow_kernel.testing.planted_channels import CHANNEL_BUGS
 from arkflow_kernel.testing.sim_world import Machines
@@ -183,19 +181,8 @@ JOB_BUGS: tuple[type[Any], ...] = (
 )
 
 
-def _machines(kind: Callable[..., Any]) -> Machines:
-    assert isinstance(kind, type)
-    if issubclass(kind, ChainTask):
-        return Machines(task=kind)
-    if issubclass(kind, JobCoordinator):
-        return Machines(coordinator=kind)
-    if issubclass(kind, ChainWork):
-        return Machines(work=kind)
-    return Machines(schedule=kind)
-
-
 PLANTED: dict[str, Machines] = {
-    kind.__name__: _machines(kind) for kind in (*CHAIN_BUGS, *CHANNEL_BUGS, *JOB_BUGS)
+    kind.__name__: Machines.planted(kind) for kind in (*CHAIN_BUGS, *CHANNEL_BUGS, *JOB_BUGS)
 }
 """Name of each planted bug, and the machines that have it."""
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.barrier import Ack, BarrierCoordinator
-from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.errors import StoreError, UnknownOutcomeError
 from arkflow_kernel.ids import NO_CHECKPOINT, ChainId, CheckpointId
 from arkflow_kernel.job_log import JobLog
@@ -23,10 +22,8 @@ from arkflow_kernel.snapshot import (
     RestoreChoice,
     RoundAnswer,
 )
-from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.planted_cuts import CUT_BUGS
 from arkflow_kernel.testing.planted_jobs import PlantedCoordinator
-from arkflow_kernel.testing.sim_store import SimObjects
 from arkflow_kernel.testing.sim_world import Machines
 
 # --- rounds ------------------------------------------------------------------------------------
@@ -178,20 +175,8 @@ LOG_BUGS: tuple[type[Any], ...] = (
 )
 
 
-def _machines(kind: type[Any]) -> Machines:
-    if issubclass(kind, ChainTask):
-        return Machines(task=kind)
-    if issubclass(kind, ChainWork):
-        return Machines(work=kind)
-    if issubclass(kind, JobLog):
-        return Machines(log=kind)
-    if issubclass(kind, SimObjects):
-        return Machines(objects=kind)
-    return Machines(coordinator=kind)
-
-
 PLANTED_CUTS: dict[str, Machines] = {
-    kind.__name__: _machines(kind) for kind in (*CUT_BUGS, *LOG_BUGS)
+    kind.__name__: Machines.planted(kind) for kind in (*CUT_BUGS, *LOG_BUGS)
 }
 """Name of each planted bug, and the machines that have it."""
 

@@ -1,6 +1,6 @@
 """Planted bugs of event time: the minimum, idleness, the place behind the rows, the cut."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Any
@@ -30,7 +30,7 @@ from arkflow_kernel.protocol import (
 )
 from arkflow_kernel.snapshot import NOTHING_RESTORED, RestoredChain, SplitTime
 from arkflow_kernel.task import ChainTask
-from arkflow_kernel.testing.planted import PlantedTask
+from arkflow_kernel.testing.planted import PlantedRestore, PlantedTask
 from arkflow_kernel.testing.sim_world import Machines
 from arkflow_kernel.watermark import ChainTime, ChannelTimes, Part, SplitTimes
 
@@ -282,19 +282,10 @@ class CutsWithoutTimes(_TimeTask):
     _planted_splits = _TimelessCuts
 
 
-class ForgetsTheRestoredWatermark(ChainTask):
+class ForgetsTheRestoredWatermark(PlantedRestore):
     """What operators were told before the restart is not known any more (W1)."""
 
-    def __init__(
-        self,
-        plan: ChainPlan,
-        *rest: Any,
-        restored: RestoredChain = NOTHING_RESTORED,
-        **named: Any,
-    ) -> None:
-        if restored.snapshot is not None:
-            restored = replace(restored, snapshot=replace(restored.snapshot, watermark=None))
-        super().__init__(plan, *rest, restored=restored, **named)
+    changed: Mapping[str, Any] = {"watermark": None}
 
 
 class GateForgetsRestoredTimes(ChainWork):
@@ -329,13 +320,7 @@ TIME_BUGS: tuple[type[Any], ...] = (
 )
 
 
-def _machines(kind: type[Any]) -> Machines:
-    if issubclass(kind, ChainWork):
-        return Machines(work=kind)
-    return Machines(schedule=kind) if issubclass(kind, LaneSchedule) else Machines(task=kind)
-
-
-PLANTED_TIMES: dict[str, Machines] = {kind.__name__: _machines(kind) for kind in TIME_BUGS}
+PLANTED_TIMES: dict[str, Machines] = {kind.__name__: Machines.planted(kind) for kind in TIME_BUGS}
 """Name of each planted bug, and the machines that have it."""
 
 __all__ = ["PLANTED_TIMES"]

@@ -31,6 +31,12 @@ class Machines:
     log: Callable[..., JobLog] = JobLog
     objects: Callable[..., SimObjects] = SimObjects
 
+    @classmethod
+    def planted(cls, bug: type[Any]) -> "Machines":
+        """All real but one: the planted bug, which is a subclass of it."""
+        (name,) = (name for name, real in vars(cls()).items() if issubclass(bug, real))
+        return cls(**{name: bug})
+
 
 class World:
     """One job. Orders are judged within an attempt, rows over all of them."""

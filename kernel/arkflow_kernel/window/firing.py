@@ -19,6 +19,7 @@ from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.pane_runs import PaneRuns
 from arkflow_kernel.window.pane_tables import AFTER, PANE
 from arkflow_kernel.window.results import RESULT_ROWS_MAX
+from arkflow_kernel.window.rows_of_keys import rows_of_keys
 
 _SPREAD_MAX = 16
 """Overlapping windows of one part: each row of a slice is grouped at most so often at a time."""
@@ -201,7 +202,7 @@ class Firing:
         by = [PANE, *self._ledger.names]
         final = self._aggregates.final(tables, by, lambda row: self._where(tables[PANES], row))
         if wanted is not None and wanted.num_rows != final.num_rows:
-            final = final.take(as_array(_matching(final, wanted, by)))
+            final = rows_of_keys(final, wanted, by)
         if not final.num_rows:
             return None
         starts = _numbers(final, PANE)
@@ -272,20 +273,6 @@ def _taken(table: pa.Table, rows: Times, starts: Times) -> pa.Table:
         table = table.drop_columns([AFTER])
     place = table.schema.get_field_index(PANE)
     return table.take(as_array(rows)).set_column(place, PANE, as_array(starts))
-
-
-def _matching(table: pa.Table, wanted: pa.Table, by: Seq[str]) -> Times:
-    """Which rows of a table have one of the wanted combinations; both have each once at most.
-
-    By grouping, as a join would take no null for another.
-    """
-    rows = np.concatenate([np.arange(table.num_rows), np.full(wanted.num_rows, -1)])
-    both = pa.concat_tables([table.select(by), wanted.select(by)]).append_column(
-        "row", as_array(rows)
-    )
-    found = both.group_by(list(by), use_threads=False).aggregate([("row", "max"), ("row", "count")])
-    matched = (_numbers(found, "row_count") == 2) & (_numbers(found, "row_max") >= 0)
-    return np.sort(_numbers(found, "row_max")[matched])
 
 
 __all__ = ["Firing", "WindowTable"]

@@ -29,7 +29,7 @@ from arkflow_kernel.state.run_format import parsed_type
 from arkflow_kernel.state.run_rows import widest
 from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.kept_chunks import Groups, HeldRows, KeptChunk, spilled, tidied
-from arkflow_kernel.window.kept_keys import KeySlots, KeyTypes, ledger
+from arkflow_kernel.window.kept_keys import KeyTypes, columns_of, ledger
 from arkflow_kernel.window.kept_runs import (
     FORMAT_VERSION,
     RunPiece,
@@ -39,6 +39,7 @@ from arkflow_kernel.window.kept_runs import (
     run_of,
     unknown_version,
 )
+from arkflow_kernel.window.key_numbers import KeyNumbers
 from arkflow_kernel.window.released import FiredRows, Released, tombstones
 from arkflow_kernel.window.spans import Spans
 
@@ -108,7 +109,7 @@ class KeptRows:
         self._max_parallelism = max_parallelism
         self._own = key_fields if windows.by_key else ()
         self._types: KeyTypes = tuple(pa.null() for _ in key_fields)
-        self._slots = KeySlots(self._own)
+        self._slots = KeyNumbers(len(self._own))
         self._spans = Spans.joined([])
         self._sealed: list[KeptChunk] = []
         self._fresh: list[KeptChunk] = []
@@ -162,7 +163,8 @@ class KeptRows:
     def _chunk(
         self, batch: pa.RecordBatch, groups: Groups, times: Times, numbers: Slots
     ) -> KeptChunk:
-        marks, slots, size = self._windows.marks(times), self._slots.of(batch), batch.nbytes
+        marks, size = self._windows.marks(times), batch.nbytes
+        slots = self._slots.of_columns(columns_of(batch, self._own), batch.num_rows)
         return KeptChunk(HeldRows(batch, size), None, groups, times, marks, slots, numbers, size)
 
     def _added(self, chunk: KeptChunk) -> None:

@@ -26,7 +26,8 @@ from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
 from arkflow_kernel.state.growing import Mask, Slots
 from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.kept_chunks import Groups
-from arkflow_kernel.window.kept_keys import KeySlots
+from arkflow_kernel.window.kept_keys import columns_of
+from arkflow_kernel.window.key_numbers import KeyNumbers
 from arkflow_kernel.window.row_batches import nulls, rows_at
 from arkflow_kernel.window.spans import Spans
 
@@ -239,17 +240,17 @@ def alive(pieces: Seq[RunPiece], keys: tuple[str, ...]) -> tuple[list[RunPiece],
     fired = [piece for piece in pieces if piece.since is not None]
     if not fired:
         return rows, fired
-    slots = KeySlots(keys)
-    spans = Spans.joined(
-        [Spans(_slots(slots, piece), _since(piece), piece.times) for piece in fired]
-    )
-    kept = [piece.where(~spans.cover(_slots(slots, piece), piece.times)) for piece in rows]
+    numbers = KeyNumbers(len(keys))
+
+    def slots(piece: RunPiece) -> Slots:
+        """Which key each entry is of: a number that is the same for all entries of it."""
+        if not keys:
+            return piece.groups.astype(np.int64)
+        return numbers.of_columns(columns_of(piece.batch, keys), len(piece))
+
+    spans = Spans.joined([Spans(slots(piece), _since(piece), piece.times) for piece in fired])
+    kept = [piece.where(~spans.cover(slots(piece), piece.times)) for piece in rows]
     return [piece for piece in kept if len(piece)], fired
-
-
-def _slots(slots: KeySlots, piece: RunPiece) -> Slots:
-    """Which key each entry is of: a number that is the same for all entries of it."""
-    return slots.of(piece.batch) if slots.fields else piece.groups.astype(np.int64)
 
 
 def _since(piece: RunPiece) -> Times:

@@ -27,7 +27,10 @@ def rows_of_keys(table: pa.Table, keys: pa.Table, names: Seq[str]) -> pa.Table:
 
 
 def _matching(table: pa.Table, keys: pa.Table, names: list[str]) -> pa.Table:
-    """Each column fits some key; here all of them fit one."""
+    """Each column fits some key; here all of them fit one.
+
+    By grouping, as a join would take no null for another.
+    """
     rows = np.concatenate([np.arange(table.num_rows), np.full(keys.num_rows, -1)])
     both = pa.concat_tables([table.select(names), keys.select(names)])
     both = both.append_column(_ROW, pa.array(rows))

@@ -33,6 +33,7 @@ from arkflow_kernel.state.run_file import runs_of
 from arkflow_kernel.state.run_format import parsed_type
 from arkflow_kernel.state.run_rows import widest
 from arkflow_kernel.window.aggregates import Aggregates
+from arkflow_kernel.window.key_numbers import KeyNumbers
 from arkflow_kernel.window.keys import KeyForm, KeyLedger
 from arkflow_kernel.window.session_format import (
     FORMAT_VERSION,
@@ -41,7 +42,6 @@ from arkflow_kernel.window.session_format import (
     both,
     type_texts,
 )
-from arkflow_kernel.window.session_keys import KeyNumbers
 from arkflow_kernel.window.session_merge import Mask, Numbers, distinct, in_order, passed
 from arkflow_kernel.window.session_partials import Partials, merged_piece
 from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece, near
