@@ -12,7 +12,7 @@ from arkflow_kernel.key_groups import key_groups
 from arkflow_kernel.plan import AggregatePlan, LatePolicy
 from arkflow_kernel.testing.session_bench import Rows, SessionBench, session_plan
 from arkflow_kernel.window import session_pieces, session_runs
-from arkflow_kernel.window.session_keys import KeyNumbers
+from arkflow_kernel.window.key_numbers import KeyNumbers
 
 
 def rows_at(*times: int, key: Any = "k") -> Rows:
