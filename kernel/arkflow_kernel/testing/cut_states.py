@@ -21,7 +21,7 @@ _Entry = tuple[int, int, int | None]
 
 
 class StateReader:
-    """The states of one store. Runs never change, so each is decoded once."""
+    """The states of one store. Runs never change, so one of counts is decoded once."""
 
     def __init__(self, store: SimStore) -> None:
         self._store = store
@@ -38,12 +38,8 @@ class StateReader:
 
     def panes(self, state: StateSnapshot) -> dict[Pane, int]:
         """What one subtask of a window holds."""
-        found: dict[Pane, int | None] = {}
-        for run in state.runs:
-            data = self._store.files[OBJECTS + run.object]
-            part = pa.py_buffer(data[run.offset : run.offset + run.length])
-            found.update(entries_of([ipc.open_file(part).get_batch(0)]))
-        return {pane: value for pane, value in found.items() if value is not None}
+        entries = entries_of(self._batch(run) for run in state.runs)
+        return {pane: value for pane, value in entries.items() if value is not None}
 
     def _of(self, state: StateSnapshot) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -60,16 +56,18 @@ class StateReader:
     def _entries(self, run: RunRef) -> list[_Entry]:
         known = self._runs.get((run.object, run.offset))
         if known is None:
-            data = self._store.files[OBJECTS + run.object]
-            part = data[run.offset : run.offset + run.length]
-            known = self._runs[run.object, run.offset] = _decoded(pa.py_buffer(part))
+            known = self._runs[run.object, run.offset] = _decoded(self._batch(run))
             if len(known) != run.rows:
                 raise ViolationError(f"run {run.run} has {len(known)} rows, not {run.rows}")
         return known
 
+    def _batch(self, run: RunRef) -> pa.RecordBatch:
+        data = self._store.files[OBJECTS + run.object]
+        part = pa.py_buffer(data[run.offset : run.offset + run.length])
+        return ipc.open_file(part).get_batch(0)
 
-def _decoded(data: pa.Buffer) -> list[_Entry]:
-    batch = ipc.open_file(data).get_batch(0)
+
+def _decoded(batch: pa.RecordBatch) -> list[_Entry]:
     columns = [batch.column(name).to_pylist() for name in ("group", KEY, "value", "deleted")]
     return [
         (group, key, None if deleted else value)

@@ -133,7 +133,8 @@ class SimSource:
         left = [(n, split) for split, n in self._next.items() if n < script.rows(split)]
         if not left:
             return NothingYet(MonotonicMs(now_ms + 40)) if script.unbounded else SourceEnded()
-        left = [place for place in left if place[1] not in self._resting()]
+        resting = self._resting()
+        left = [place for place in left if place[1] not in resting]
         if not left:
             return NothingYet(MonotonicMs(now_ms + 5))
         first, split = min(left)
@@ -147,7 +148,7 @@ class SimSource:
         name = split_name(split)
         ended = end == script.rows(split) and not script.unbounded
         origin = Origin(name, None, first)
-        quiet = tuple(split_name(each) for each in self._resting())
+        quiet = tuple(split_name(each) for each in resting)
         return SourceBatch(name, good, {"row": end}, origin, bad, split_ended=ended, quiet=quiet)
 
     def _resting(self) -> tuple[int, ...]:
