@@ -76,6 +76,14 @@ class Panes(Protocol):
         ...
 
 
+def within(times: Times, low: int, high: int) -> Mask | None:
+    """Which times have low <= time <= high; None: all of them."""
+    if not len(times) or (times.min() >= low and times.max() <= high):
+        return None
+    inside: Mask = (times >= low) & (times <= high)
+    return inside
+
+
 class FixedPanes:
     """Windows `[offset + k * slide, offset + k * slide + size)` for every integer k.
 
@@ -98,10 +106,7 @@ class FixedPanes:
 
     def in_range(self, times: Times) -> Mask | None:
         """Which times are further than two windows from the limits of int64; None: all."""
-        if not len(times) or (times.min() >= self._low and times.max() <= self._high):
-            return None
-        inside: Mask = (times >= self._low) & (times <= self._high)
-        return inside
+        return within(times, self._low, self._high)
 
     def panes(self, times: Times) -> Times:
         """The pane of each time: a tumbling window's start, a sliding one's slice."""
@@ -194,4 +199,4 @@ def _joined(firsts: Times, lasts: Times, slide: int) -> Iterator[tuple[int, int]
     yield from zip(firsts[opening].tolist(), lasts[closing].tolist(), strict=True)
 
 
-__all__ = ["DUE_MAX", "FixedPanes", "Panes", "Times", "Windows"]
+__all__ = ["DUE_MAX", "FixedPanes", "Panes", "Times", "Windows", "within"]

@@ -17,7 +17,7 @@ import numpy as np
 
 from arkflow_kernel.limits import INT64_MAX, INT64_MIN
 from arkflow_kernel.state.growing import Mask
-from arkflow_kernel.window.assign import Times, Windows
+from arkflow_kernel.window.assign import Times, Windows, within
 
 _DAY_MS = 86_400_000
 _MARGIN_MS = 400 * _DAY_MS
@@ -58,11 +58,7 @@ class CalendarPanes:
 
     def in_range(self, times: Times) -> Mask | None:
         """Which times are far enough from the limits of int64; None: all of them."""
-        low, high = INT64_MIN + self._margin, INT64_MAX - self._margin
-        if not len(times) or (times.min() >= low and times.max() <= high):
-            return None
-        inside: Mask = (times >= low) & (times <= high)
-        return inside
+        return within(times, INT64_MIN + self._margin, INT64_MAX - self._margin)
 
     def panes(self, times: Times) -> Times:
         """The start of the window of each time."""
