@@ -34,6 +34,7 @@ from arkflow_kernel.state.growing import Words
 from arkflow_kernel.state.key_columns import Ledger, key_columns, widened_ledger
 from arkflow_kernel.state.key_form import KeyPart, KeyTag, canonical, restored
 from arkflow_kernel.state.key_types import key_type
+from arkflow_kernel.window.aggregate_types import decoded, one_array
 
 ALL_ROWS = "__all__"
 """The key's text where there are no keys."""
@@ -83,10 +84,10 @@ class KeyForm:
         found: list[AnyArray | KeyPart] = []
         for number, kind in enumerate(self.types):
             name, *tag = self._names(number)
-            column = _whole(table.column(name))
+            column = one_array(table.column(name))
             if tag:
                 words: Any = column.fill_null(0)
-                tags = np.asarray(_whole(table.column(tag[0])), dtype=np.uint8)
+                tags = np.asarray(one_array(table.column(tag[0])), dtype=np.uint8)
                 found.append(KeyPart(tags, np.asarray(words).view(np.uint64)))
             else:
                 found.append(column if column.type == kind else all_null(len(column), kind))
@@ -120,7 +121,7 @@ class KeyForm:
         if not self.types:
             return np.zeros(table.num_rows, np.uint64)
         # Tagged words are the integers that such keys are hashed as.
-        return key_hashes([_whole(table.column(f"key{n}")) for n in range(len(self.types))])
+        return key_hashes([one_array(table.column(f"key{n}")) for n in range(len(self.types))])
 
 
 class KeyLedger:
@@ -201,8 +202,7 @@ def _column_type(kind: pa.DataType) -> pa.DataType:
 
 def _formed(array: AnyArray, kind: pa.DataType) -> tuple[AnyArray, ...]:
     """A key field's columns; `kind` is what the ledger says after it."""
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
+    array = decoded(array)
     if not _is_tagged(kind):
         if array.type == kind:
             return (array,)
@@ -213,15 +213,6 @@ def _formed(array: AnyArray, kind: pa.DataType) -> tuple[AnyArray, ...]:
     nulls = part.tags == KeyTag.NULL
     words = as_array(part.words.view(np.int64), nulls if nulls.any() else None)
     return words, as_array(part.tags)
-
-
-def _whole(column: Any) -> AnyArray:
-    """A column of a table as one array."""
-    if column.num_chunks == 1:
-        return column.chunk(0)  # type: ignore[no-any-return]
-    empty = pa.nulls(0, column.type)
-    whole: AnyArray = pa.concat_arrays([*column.chunks, empty])
-    return whole
 
 
 def _text(part: AnyArray | KeyPart) -> AnyArray:

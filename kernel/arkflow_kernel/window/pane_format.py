@@ -18,9 +18,10 @@ import pyarrow as pa
 from arkflow_kernel.errors import RestoreError
 from arkflow_kernel.ids import EventTimeMs
 from arkflow_kernel.state.api import StateAddress, StateLayout
-from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
+from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.state.key_columns import Ledger
 from arkflow_kernel.state.run_format import parsed_type
+from arkflow_kernel.window.aggregate_types import one_array
 from arkflow_kernel.window.keys import KeyForm
 from arkflow_kernel.window.pane_tables import PANE
 
@@ -119,7 +120,7 @@ class PaneFormat:
         names, columns = ["group"], [as_array(groups[np.asarray(order)])]
         for name in table.column_names:
             names.append(_free(self._readable(name), names))
-            columns.append(_whole(table.column(name)))
+            columns.append(one_array(table.column(name)))
         meta = {
             "format_version": FORMAT_VERSION,
             "namespace": self._address.namespace,
@@ -186,11 +187,6 @@ _VALUE_TYPES: dict[str, pa.DataType] = {
 
 def _value_type(text: str) -> pa.DataType:
     return _VALUE_TYPES.get(text) or parsed_type(text)
-
-
-def _whole(column: Any) -> AnyArray:
-    whole: AnyArray = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return whole
 
 
 __all__ = ["FORMAT_VERSION", "PaneFormat"]

@@ -14,6 +14,7 @@ import pyarrow as pa
 from arkflow_kernel.plan import WindowPlan
 from arkflow_kernel.state.arrow_numpy import AnyArray, all_null, as_array
 from arkflow_kernel.state.growing import Mask
+from arkflow_kernel.window.aggregate_types import one_array
 from arkflow_kernel.window.aggregates import result_column
 from arkflow_kernel.window.assign import Times
 
@@ -92,9 +93,7 @@ def _column(table: pa.Table, name: str) -> AnyArray:
     place = table.schema.get_field_index(name)
     if place < 0:
         return all_null(table.num_rows, pa.int64())
-    column: Any = table.column(place)
-    array: AnyArray = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    return array
+    return one_array(table.column(place))
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
