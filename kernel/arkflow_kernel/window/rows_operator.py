@@ -26,7 +26,7 @@ from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.timestamps import operator_times
 from arkflow_kernel.window.assign import Panes, Times
 from arkflow_kernel.window.kept_rows import KeptRows, RowWindows
-from arkflow_kernel.window.lateness import turned_away, unstamped
+from arkflow_kernel.window.lateness import either, turned_away, unstamped
 from arkflow_kernel.window.row_batches import rows_at
 from arkflow_kernel.window.session_merge import ends, passed
 
@@ -90,15 +90,17 @@ class RowsOperator:
         times = operator_times(batch, self._plan.timestamp_field, self._operator)
         self._check_range(times.ms)
         cut = self._fired_upto if marks is None else np.maximum(marks, self._fired_upto)
-        late = self._row_ends(times.ms) <= cut
-        untimed = np.zeros(len(late), np.bool_) if times.valid is None else ~times.valid
-        late &= ~untimed
-        gone = late | untimed
-        if not gone.any():
+        refused: Mask = self._row_ends(times.ms) <= cut
+        if times.valid is not None:
+            refused &= times.valid
+        late = refused if refused.any() else None
+        untimed = None if times.valid is None else ~times.valid
+        gone = either(late, untimed)
+        if gone is None:
             self._rows.add(batch, times.ms)
             return OperatorResult((), absorbed=batch.num_rows)
-        routed = late if self._plan.late is LatePolicy.ROUTE and late.any() else None
-        away = turned_away(batch, routed, untimed if untimed.any() else None)
+        routed = late if self._plan.late is LatePolicy.ROUTE else None
+        away = turned_away(batch, routed, untimed)
         self._rows.add(rows_at(batch, np.flatnonzero(~gone)), times.ms[~gone])
         away_rows = int(gone.sum())
         kept = batch.num_rows - away_rows

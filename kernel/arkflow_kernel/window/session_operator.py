@@ -38,7 +38,7 @@ from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.timestamps import operator_times
 from arkflow_kernel.window.aggregates import PANES, Aggregates
 from arkflow_kernel.window.keys import KeyLedger
-from arkflow_kernel.window.lateness import lateness_of, turned_away, unstamped
+from arkflow_kernel.window.lateness import either, lateness_of, turned_away, unstamped
 from arkflow_kernel.window.results import RESULT_ROWS_MAX, WINDOW_END, WINDOW_UPDATE, Results
 from arkflow_kernel.window.row_batches import rows_at
 from arkflow_kernel.window.session_merge import (
@@ -135,15 +135,14 @@ class SessionOperator:
         ms = times.ms
         if self._plan.timestamp_field == WINDOW_END and WINDOW_UPDATE in batch.schema.names:
             ms = ms - 1  # rows of a window before this one (N7)
-        gone = self._late(ms, marks)
-        untimed = None if times.valid is None or times.valid.all() else ~times.valid
-        if untimed is not None:
-            gone &= ~untimed
-        late = gone if gone.any() else None
-        if late is None and untimed is None:
+        refused = self._late(ms, marks)
+        if times.valid is not None:
+            refused &= times.valid
+        late = refused if refused.any() else None
+        untimed = None if times.valid is None else ~times.valid
+        gone = either(late, untimed)
+        if gone is None:
             return _Taken(batch, ms, None, 0)
-        if untimed is not None:
-            gone = gone | untimed
         routed = late if self._plan.late is LatePolicy.ROUTE else None
         return _Taken(
             batch.filter(as_array(~gone)),
@@ -156,7 +155,7 @@ class SessionOperator:
         """Rows with ts + gap (+ lateness) not after max(w(row), the operator's watermark)."""
         back = self._gap + self._lateness
         limit = self.runs.watermark - back
-        late: Mask = ms <= max(limit, INT64_MIN) if limit >= INT64_MIN else np.zeros(len(ms), bool)
+        late: Mask = ms <= limit if limit >= INT64_MIN else np.zeros(len(ms), np.bool_)
         if marks is not None and back <= LATEST:
             late |= (marks >= INT64_MIN + back) & (ms <= marks - back)
         return late
