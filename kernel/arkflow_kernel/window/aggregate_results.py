@@ -29,6 +29,7 @@ from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.window.aggregate_types import (
     DECIMAL128_DIGITS,
     DECIMAL256_DIGITS,
+    UINT64_MAX,
     as_type,
     sum_type,
 )
@@ -38,8 +39,6 @@ Where = Callable[[int], str]
 
 COUNT_TYPE = pa.uint64()
 """Type of counts when they leave."""
-
-_UINT64_MAX = 2**64 - 1
 
 _MORE_DIGITS = 4
 """Digits behind the point that a mean of decimals has more than they have."""
@@ -137,7 +136,7 @@ def _limits(target: Any) -> tuple[Decimal, Decimal]:
     if pa.types.is_int64(target):
         return Decimal(INT64_MIN), Decimal(INT64_MAX)
     if pa.types.is_uint64(target):
-        return Decimal(0), Decimal(_UINT64_MAX)
+        return Decimal(0), Decimal(UINT64_MAX)
     nines = (9,) * target.precision
     return Decimal((1, nines, -target.scale)), Decimal((0, nines, -target.scale))
 

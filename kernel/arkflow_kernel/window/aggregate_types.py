@@ -21,6 +21,7 @@ from arkflow_kernel.state.arrow_numpy import AnyArray
 
 DECIMAL128_DIGITS = 38
 DECIMAL256_DIGITS = 76
+UINT64_MAX = 2**64 - 1
 
 TAG = "_tag"
 """Ending of the column beside the canonical values of a count_distinct: their `KeyTag`."""
@@ -185,6 +186,7 @@ __all__ = [
     "DECIMAL128_DIGITS",
     "DECIMAL256_DIGITS",
     "TAG",
+    "UINT64_MAX",
     "ValueTypeError",
     "as_type",
     "canonical_values",

@@ -22,7 +22,6 @@ from arkflow_kernel.window.aggregate_columns import DISTINCT, ValueColumns
 from arkflow_kernel.window.aggregate_families import (
     DistinctFamily,
     Family,
-    concatenated,
     distinct_counts,
 )
 from arkflow_kernel.window.aggregate_results import COUNT_TYPE, Fitting, Where
@@ -34,7 +33,7 @@ from arkflow_kernel.window.partials_numbers import Extreme, Partial, RowCount, S
 PANES = "panes"
 """Name of the main family."""
 
-_ARKFLOW = ("count", "sum", "min", "max")
+PLAIN_AGGREGATES = ("count", "sum", "min", "max")
 """The functions of a window without `aggregates:`; each is the name of its column, too."""
 
 
@@ -170,7 +169,7 @@ def _is_arkflows(aggregates: Seq[AggregatePlan]) -> bool:
     """Whether these are the aggregates that a window has without `aggregates:`, over a field."""
     made = tuple((plan.name, plan.function) for plan in aggregates)
     fields = {plan.field for plan in aggregates}
-    return made == tuple((name, name) for name in _ARKFLOW) and len(fields) == 1
+    return made == tuple((name, name) for name in PLAIN_AGGREGATES) and len(fields) == 1
 
 
-__all__ = ["PANES", "Aggregates", "Family", "concatenated", "result_column"]
+__all__ = ["PANES", "PLAIN_AGGREGATES", "Aggregates", "Family", "result_column"]

@@ -14,6 +14,7 @@ from arkflow_kernel.window.aggregate_groups import Finish, Grouped, Grouping
 from arkflow_kernel.window.aggregate_types import (
     DECIMAL128_DIGITS,
     DECIMAL256_DIGITS,
+    UINT64_MAX,
     chunks_of,
     has_nan,
     nulls,
@@ -21,8 +22,6 @@ from arkflow_kernel.window.aggregate_types import (
 
 WIDE_INTEGERS = pa.decimal128(DECIMAL128_DIGITS, 0)
 """Integer sums that might leave 64 bits: no number of rows makes them leave this."""
-
-_UINT64_MAX = 2**64 - 1
 
 
 class Partial(Protocol):
@@ -122,7 +121,7 @@ def _safe(values: Any) -> Any:
 
 
 def _fits(values: Any, kind: pa.DataType) -> bool:
-    limit = _UINT64_MAX if kind == pa.uint64() else INT64_MAX
+    limit = UINT64_MAX if kind == pa.uint64() else INT64_MAX
     return _largest(values) * len(values) <= limit
 
 

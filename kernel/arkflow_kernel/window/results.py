@@ -15,7 +15,7 @@ from arkflow_kernel.plan import WindowPlan
 from arkflow_kernel.state.arrow_numpy import AnyArray, all_null, as_array
 from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.window.aggregate_types import one_array
-from arkflow_kernel.window.aggregates import result_column
+from arkflow_kernel.window.aggregates import PLAIN_AGGREGATES, result_column
 from arkflow_kernel.window.assign import Times
 
 WINDOW_START = "window_start"
@@ -23,8 +23,6 @@ WINDOW_END = "window_end"
 KEY = "key"
 WINDOW_UPDATE = "__arkflow_window_update"
 """True in a row that corrects one that has left before."""
-
-PLAIN_AGGREGATES = ("count", "sum", "min", "max")
 
 RESULT_ROWS_MAX = 65_536
 """Rows of one batch of results."""
@@ -103,7 +101,6 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 __all__ = [
     "KEY",
-    "PLAIN_AGGREGATES",
     "RESULT_ROWS_MAX",
     "WINDOW_END",
     "WINDOW_START",

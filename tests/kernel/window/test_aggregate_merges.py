@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arkflow_kernel.window.aggregates import concatenated
+from arkflow_kernel.window.aggregate_families import concatenated
 from tests.kernel.window.aggregated import (
     BY,
     FUNCTIONS,
