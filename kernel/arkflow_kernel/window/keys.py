@@ -175,10 +175,6 @@ class KeyLedger:
         """Widen by what a restored state knows; before the first item."""
         self.form = KeyForm(widened_ledger(self.fields, self.types, types, self._operator))
 
-    def aligned(self, table: pa.Table) -> pa.Table:
-        """A table made before the ledger widened, as one made now; without a copy of its keys."""
-        return self.form.aligned(table)
-
     def restored(self, table: pa.Table) -> list[AnyArray]:
         """See `KeyForm.restored`."""
         return self.form.restored(table)
@@ -186,10 +182,6 @@ class KeyLedger:
     def texts(self, table: pa.Table) -> AnyArray:
         """See `KeyForm.texts`."""
         return self.form.texts(table)
-
-    def hashes(self, table: pa.Table) -> Words:
-        """See `KeyForm.hashes`."""
-        return self.form.hashes(table)
 
 
 def _is_tagged(kind: pa.DataType) -> bool:
