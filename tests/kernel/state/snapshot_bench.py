@@ -77,6 +77,16 @@ class Taken:
         return chain
 
 
+def uploaded(states: ChainStates, epoch: Epoch, objects: Objects) -> Taken:
+    """Upload what was sealed up to a checkpoint, then maintain, as a driver does."""
+    snapshots, _ = states.upload(epoch)
+    listed = {ref.object for state in snapshots for ref in state.runs}
+    known = {ref.name: ref for ref in objects.written}
+    taken = Taken(snapshots, tuple(known[name] for name in sorted(listed)))
+    states.maintain()
+    return taken
+
+
 class Chain:
     """States of one chain, their journal and the calls that a driver makes."""
 
@@ -144,14 +154,9 @@ class Chain:
         return self.upload(checkpoint)
 
     def upload(self, checkpoint: int) -> Taken:
-        """Upload what was sealed up to a checkpoint, then maintain, as a driver does."""
+        """Upload what was sealed up to a checkpoint."""
         assert self.objects is not None
-        states, _ = self.states.upload(Epoch(self.generation, CheckpointId(checkpoint)))
-        listed = {ref.object for state in states for ref in state.runs}
-        known = {ref.name: ref for ref in self.objects.written}
-        taken = Taken(states, tuple(known[name] for name in sorted(listed)))
-        self.states.maintain()
-        return taken
+        return uploaded(self.states, Epoch(self.generation, CheckpointId(checkpoint)), self.objects)
 
     def rows(self, part: int = 0) -> dict[Any, tuple[Any, int]]:
         """Value and deadline of every key."""
@@ -168,4 +173,4 @@ class Chain:
         return self.rows(part), state.live_keys, state.live_bytes, tuple(map(str, state.types))
 
 
-__all__ = ["PLAN", "Chain", "Objects", "Taken"]
+__all__ = ["PLAN", "Chain", "Objects", "Taken", "uploaded"]

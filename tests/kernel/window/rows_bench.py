@@ -24,7 +24,8 @@ from arkflow_kernel.testing.state_bench import Wall
 from arkflow_kernel.window.assign import FixedPanes
 from arkflow_kernel.window.kept_rows import KeptRows
 from arkflow_kernel.window.rows_operator import rows_operator
-from tests.kernel.state.snapshot_bench import PLAN, Objects, Taken
+from tests.kernel.state.snapshot_bench import PLAN, Objects, Taken, uploaded
+from tests.kernel.window.timeline import in_slices
 
 SIZE_MS = 10
 GAP_MS = 5
@@ -129,14 +130,7 @@ class RowsBench:
         return fired
 
     def _fired(self, results: Iterator[OperatorResult]) -> list[list[pa.RecordBatch]]:
-        """As the lane does it: a transaction lasts for one slice of the results."""
-        fired: list[list[pa.RecordBatch]] = []
-        while True:
-            with self.journal.item():
-                result = next(results, None)
-            if result is None:
-                return fired
-            fired.append(list(result.batches))
+        return [list(result.batches) for result in in_slices(self.journal, results)]
 
     def take(self) -> Taken:
         """Seal and upload a checkpoint."""
@@ -149,14 +143,10 @@ class RowsBench:
         self.states.seal(CheckpointId(self._checkpoint))
 
     def upload(self) -> Taken:
-        """Upload what is sealed, then maintain, as a driver does."""
+        """Upload what is sealed."""
         assert self.objects is not None
-        states, _ = self.states.upload(Epoch(self.generation, CheckpointId(self._checkpoint)))
-        listed = {ref.object for state in states for ref in state.runs}
-        known = {ref.name: ref for ref in self.objects.written}
-        taken = Taken(states, tuple(known[name] for name in sorted(listed)))
-        self.states.maintain()
-        return taken
+        epoch = Epoch(self.generation, CheckpointId(self._checkpoint))
+        return uploaded(self.states, epoch, self.objects)
 
     def restored(self, taken: Taken) -> "RowsBench":
         """Another process that begins at the checkpoint."""

@@ -35,10 +35,9 @@ from arkflow_kernel.ports import OperatorResult, TimedOperator
 from arkflow_kernel.snapshot import Epoch, StateSnapshot
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
+from arkflow_kernel.testing.session_bench import PLAIN
 from arkflow_kernel.window.building import window_operator
 from tests.kernel.state.snapshot_bench import PLAN, Objects
-
-PLAIN = tuple(AggregatePlan(name, "v", name) for name in ("count", "sum", "min", "max"))
 
 _ROW = re.compile(r"(?P<key>[a-z_])(?P<value>-?\d+|\?)@(?P<ts>-?\d+|\?)(?:\^(?P<mark>-?\d+))?")
 
@@ -81,6 +80,16 @@ def rows_of(text: str) -> pa.RecordBatch:
 
 def _number(text: str) -> int | None:
     return None if text == "?" else int(text)
+
+
+def in_slices(journal: CommitOnAck, results: Iterator[OperatorResult]) -> Iterator[OperatorResult]:
+    """As the lane does it: a transaction lasts for one slice of the results."""
+    while True:
+        with journal.item():
+            result = next(results, None)
+        if result is None:
+            return
+        yield result
 
 
 @dataclass
@@ -142,14 +151,8 @@ class Timeline:
         return self._drained(self.operator.end())
 
     def _drained(self, results: Iterator[OperatorResult]) -> list[pa.RecordBatch]:
-        """As the lane does: each piece in a transaction of its own."""
-        found: list[pa.RecordBatch] = []
-        while True:
-            with self.journal.item():
-                result = next(results, None)
-            if result is None:
-                return found
-            found += self._taken(result)
+        slices = in_slices(self.journal, results)
+        return [batch for result in slices for batch in self._taken(result)]
 
     def _taken(self, result: OperatorResult) -> tuple[pa.RecordBatch, ...]:
         self.late_rows += result.late_rows
@@ -203,4 +206,4 @@ def shown(row: dict[str, Any]) -> str:
     return f"{row['key']}{bounds}={row['sum']}/{row['count']}{update}"
 
 
-__all__ = ["PLAIN", "Timeline", "rows_in", "rows_of", "shown", "window"]
+__all__ = ["PLAIN", "Timeline", "in_slices", "rows_in", "rows_of", "shown", "window"]
