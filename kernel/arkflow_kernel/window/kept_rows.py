@@ -33,6 +33,7 @@ from arkflow_kernel.window.kept_keys import KeyTypes, columns_of, ledger
 from arkflow_kernel.window.kept_runs import (
     FORMAT_VERSION,
     RunPiece,
+    Tombstones,
     alive,
     knows,
     pieces_of,
@@ -333,10 +334,10 @@ class KeptRows:
             marks = [each.watermark for each in layouts if each.watermark is not None]
             self._watermark = max(marks, default=None)
         runs = list(runs)  # tombstones of later ones count for earlier ones
-        fired = [piece for run in runs for piece in pieces_of(run) if piece.since is not None]
+        fired = [piece for run in runs for piece in pieces_of(run, fired=True)]
+        gone = Tombstones(fired, self._own)
         for run in runs:
-            kept = [piece for piece in pieces_of(run) if piece.since is None]
-            for piece in alive([*kept, *fired], self._own)[0]:
+            for piece in gone.left(pieces_of(run, fired=False)):
                 chunk = self._chunk(piece.batch, piece.groups, piece.times, piece.numbers)
                 self._sealed.append(chunk)
                 self._added(chunk)

@@ -12,7 +12,7 @@ keys of their own) with a time from `fired_from` to `time` were released.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,10 +174,11 @@ def _encoded(schema: pa.Schema) -> str:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def pieces_of(run: pa.RecordBatch) -> Iterator[RunPiece]:
+def pieces_of(run: pa.RecordBatch, *, fired: bool | None = None) -> Iterator[RunPiece]:
     """The entries of a run, or of some of its rows, with the schemas that they had.
 
-    Raises `RestoreError` for a version that is not known, `pa.ArrowInvalid` for what is no run.
+    `fired`: only the tombstones, or only the kept rows; None: both. Raises `RestoreError` for a
+    version that is not known, `pa.ArrowInvalid` for what is no run.
     """
     found = (run.schema.metadata or {}).get(_META)
     if found is None:
@@ -187,6 +188,8 @@ def pieces_of(run: pa.RecordBatch) -> Iterator[RunPiece]:
         raise RestoreError(unknown_version(meta.get("format_version")))
     numbers = np.asarray(run.column(4))
     for number, listed in enumerate(meta["schemas"]):
+        if fired not in (None, listed["fired"]):
+            continue
         schema = ipc.read_schema(pa.py_buffer(bytes.fromhex(listed["ipc"])))
         mine = np.flatnonzero(numbers == number)
         mine = mine[np.argsort(np.asarray(run.column(2))[mine], kind="stable")]
@@ -238,19 +241,35 @@ def alive(pieces: Seq[RunPiece], keys: tuple[str, ...]) -> tuple[list[RunPiece],
     """
     rows = [piece for piece in pieces if piece.since is None]
     fired = [piece for piece in pieces if piece.since is not None]
-    if not fired:
-        return rows, fired
-    numbers = KeyNumbers(len(keys))
+    return list(Tombstones(fired, keys).left(rows)), fired
 
-    def slots(piece: RunPiece) -> Slots:
+
+class Tombstones:
+    """What says of some windows that they were released. `keys` as in `alive`."""
+
+    def __init__(self, fired: Seq[RunPiece], keys: tuple[str, ...]) -> None:
+        self._keys = keys
+        self._numbers = KeyNumbers(len(keys))
+        self._spans = Spans.joined(
+            [Spans(self._slots(piece), _since(piece), piece.times) for piece in fired]
+        )
+        self._keys_known = self._numbers.size
+
+    def _slots(self, piece: RunPiece) -> Slots:
         """Which key each entry is of: a number that is the same for all entries of it."""
-        if not keys:
+        if not self._keys:
             return piece.groups.astype(np.int64)
-        return numbers.of_columns(columns_of(piece.batch, keys), len(piece))
+        return self._numbers.of_columns(columns_of(piece.batch, self._keys), len(piece))
 
-    spans = Spans.joined([Spans(slots(piece), _since(piece), piece.times) for piece in fired])
-    kept = [piece.where(~spans.cover(slots(piece), piece.times)) for piece in rows]
-    return [piece for piece in kept if len(piece)], fired
+    def left(self, rows: Iterable[RunPiece]) -> Iterator[RunPiece]:
+        """The kept rows that none of them is for."""
+        for piece in rows:
+            kept = piece
+            if len(self._spans):
+                kept = piece.where(~self._spans.cover(self._slots(piece), piece.times))
+                self._numbers.truncate(self._keys_known)  # keys of rows alone need no memory
+            if len(kept):
+                yield kept
 
 
 def _since(piece: RunPiece) -> Times:
@@ -261,6 +280,7 @@ def _since(piece: RunPiece) -> Times:
 __all__ = [
     "FORMAT_VERSION",
     "RunPiece",
+    "Tombstones",
     "alive",
     "knows",
     "pieces_of",
