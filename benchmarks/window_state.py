@@ -32,6 +32,7 @@ from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.window.aggregates import PANES, Aggregates
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.pane_runs import PaneRuns
+from arkflow_kernel.window.pane_sides import RawRows
 
 FUNCTIONS = ("count", "sum", "min", "max")
 KEYS = (1_000, 100_000, 1_000_000)
@@ -61,7 +62,8 @@ class Window:
         """One item."""
         with self.journal.item():
             columns = {"pane": batch.column("pane"), **self.ledger.columns(batch)}
-            self.runs.add(pa.table({**columns, **self.aggregates.raw(batch)}))
+            raw = pa.table({**columns, **self.aggregates.raw(batch)})
+            self.runs.add(RawRows.of(raw))
 
     def read(self) -> int:
         """Read everything, part by part; rows."""

@@ -90,14 +90,13 @@ class PaneRuns:
 
     # --- writes --------------------------------------------------------------------------------
 
-    def add(self, raw: pa.Table) -> None:
-        """Take raw rows: `pane`, `after` or not, the ledger's key columns, the family's values.
+    def add(self, rows: RawRows) -> None:
+        """Take raw rows, which have the family's values.
 
         Raises `ProcessingError` if the budget (S4) or the bound of one item (S3) would be passed.
         """
-        if not raw.num_rows:
+        if not rows.rows:
             return
-        rows = RawRows.of(raw)
         self._make_room(rows)
         staged = len(self._staged)
         self._journal.stage(self, rows.size, lambda: self._take_back(staged))

@@ -42,7 +42,9 @@ _SMALL_ROWS = 1_024
 
 @dataclass(frozen=True, slots=True)
 class RawRows:
-    """Raw rows that an operator added at once, of `size` bytes."""
+    """Raw rows that an operator adds at once, of `size` bytes: `pane`, `after` or not, the
+    ledger's key columns, the values. Those of one batch are for all of its families.
+    """
 
     table: pa.Table
     panes: Times
@@ -58,6 +60,11 @@ class RawRows:
     def rows(self) -> int:
         """How many there are."""
         return self.table.num_rows
+
+    def only_panes(self) -> "RawRows":
+        """For a state that has neither keys nor values."""
+        table = self.table.select([PANE])
+        return RawRows(table, self.panes, table.nbytes)
 
     def let_go(self, first: int) -> "RawRows | None":
         """Without the panes below `first`; None if nothing is left."""

@@ -36,6 +36,7 @@ from arkflow_kernel.window.lateness import (
     unstamped,
 )
 from arkflow_kernel.window.pane_runs import PaneRuns
+from arkflow_kernel.window.pane_sides import RawRows
 from arkflow_kernel.window.pane_tables import AFTER, PANE
 from arkflow_kernel.window.results import WINDOW_END, WINDOW_UPDATE, Results
 
@@ -197,12 +198,12 @@ class ColumnarWindowOperator:
             columns[AFTER] = as_array(taken.after)
         columns |= self._ledger.columns(taken.rows)
         by = list(columns)
-        raw = pa.table(columns | self._raw(taken))
+        raw = RawRows.of(pa.table(columns | self._raw(taken)))
         for name, runs in self._runs.items():
-            runs.add(raw.select([PANE]) if name == ROWS_STATE else raw)
+            runs.add(raw.only_panes() if name == ROWS_STATE else raw)
         if not self._lateness or self._watermark == EARLIEST:
             return ()
-        return self._corrections(raw.select(by), taken.panes)
+        return self._corrections(raw.table.select(by), taken.panes)
 
     def _corrections(self, touched: pa.Table, panes: Times) -> tuple[pa.RecordBatch, ...]:
         upto = self._watermark

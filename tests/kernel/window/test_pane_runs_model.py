@@ -24,6 +24,7 @@ from arkflow_kernel.window import pane_merge, pane_runs, pane_sides
 from arkflow_kernel.window.aggregates import Aggregates, result_column
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.pane_runs import PaneRuns
+from arkflow_kernel.window.pane_sides import RawRows
 from tests.kernel.state.snapshot_bench import PLAN, Objects
 
 OPERATOR = OperatorId("windows")
@@ -96,7 +97,7 @@ class Panes:
         main = self.runs["panes"]
         self.journal.stage(main, 0, lambda: setattr(self.aggregates, "types", types))
         for runs in self.runs.values():
-            runs.add(pa.table(raw))
+            runs.add(RawRows.of(pa.table(raw)))
 
     def let_go(self, watermark: int, fails: bool) -> None:
         """One item: the watermark rises."""
