@@ -149,11 +149,8 @@ def _fill_streams(definitions: Schema, names: dict[type[BaseModel], str]) -> Non
     for key, kind in (("input", "Input"), ("output", "Output")):
         stream[key] = {"$ref": _PREFIX + kind}
     stream["error_output"] = _or_null(_PREFIX + "Output")
-    stream["buffer"] = {
-        "anyOf": [*({"$ref": _PREFIX + names[model]} for model in BUFFERS), {"type": "null"}],
-        "description": "Rows are held until a window ends; `memory` has no effect.",
-        "default": None,
-    }
+    stream["buffer"] = _or_null(*(_PREFIX + names[model] for model in BUFFERS))
+    stream["buffer"]["description"] = "Rows are held until a window ends; `memory` has no effect."
     processors = definitions["PipelineSpec"]["properties"]
     processors["processors"] = {
         "anyOf": [{"type": "array", "items": {"$ref": f"{_PREFIX}Processor"}}, {"type": "null"}],
@@ -162,8 +159,9 @@ def _fill_streams(definitions: Schema, names: dict[type[BaseModel], str]) -> Non
     definitions["StreamSpec"]["required"] = ["input", "pipeline", "output"]
 
 
-def _or_null(reference: str) -> Schema:
-    return {"anyOf": [{"$ref": reference}, {"type": "null"}], "default": None}
+def _or_null(*references: str) -> Schema:
+    found = [{"$ref": reference} for reference in references]
+    return {"anyOf": [*found, {"type": "null"}], "default": None}
 
 
 def _fill_jobs(
