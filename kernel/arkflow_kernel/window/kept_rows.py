@@ -42,7 +42,7 @@ from arkflow_kernel.window.kept_runs import (
 )
 from arkflow_kernel.window.key_numbers import KeyNumbers
 from arkflow_kernel.window.released import FiredRows, Released, tombstones
-from arkflow_kernel.window.spans import Spans
+from arkflow_kernel.window.spans import Spans, SpanSearch
 
 _COMPACT_SLOTS_MIN = 1_024
 _UNSETTLED_CHUNKS = 64
@@ -184,8 +184,9 @@ class KeptRows:
             return Released([])
         self._journal.stage(self, 0, self._undo())
         spans = self._spans.at(due)
-        self._sealed, old = _parted(self._sealed, spans)
-        self._fresh, new = _parted(self._fresh, spans)
+        search = SpanSearch(spans)
+        self._sealed, old = _parted(self._sealed, search)
+        self._fresh, new = _parted(self._fresh, search)
         if self._tracked:
             self._tombstones += tuple(tombstones(old, self._own, self._number))
         fired = [*old, *new]
@@ -373,7 +374,7 @@ def _piece_of(chunk: KeptChunk) -> RunPiece:
     return RunPiece(chunk.batch(), chunk.groups, chunk.times, chunk.numbers)
 
 
-def _parted(chunks: list[KeptChunk], spans: Spans) -> tuple[list[KeptChunk], list[FiredRows]]:
+def _parted(chunks: list[KeptChunk], spans: SpanSearch) -> tuple[list[KeptChunk], list[FiredRows]]:
     """The rows that stay, and those of these windows."""
     stay: list[KeptChunk] = []
     gone: list[FiredRows] = []

@@ -29,7 +29,7 @@ from arkflow_kernel.window.kept_chunks import Groups
 from arkflow_kernel.window.kept_keys import columns_of
 from arkflow_kernel.window.key_numbers import KeyNumbers
 from arkflow_kernel.window.row_batches import nulls, rows_at
-from arkflow_kernel.window.spans import Spans
+from arkflow_kernel.window.spans import Spans, SpanSearch
 
 FORMAT_VERSION = 1
 """Version of the runs that are written."""
@@ -250,9 +250,10 @@ class Tombstones:
     def __init__(self, fired: Seq[RunPiece], keys: tuple[str, ...]) -> None:
         self._keys = keys
         self._numbers = KeyNumbers(len(keys))
-        self._spans = Spans.joined(
+        spans = Spans.joined(
             [Spans(self._slots(piece), _since(piece), piece.times) for piece in fired]
         )
+        self._search = SpanSearch(spans) if len(spans) else None
         self._keys_known = self._numbers.size
 
     def _slots(self, piece: RunPiece) -> Slots:
@@ -265,8 +266,8 @@ class Tombstones:
         """The kept rows that none of them is for."""
         for piece in rows:
             kept = piece
-            if len(self._spans):
-                kept = piece.where(~self._spans.cover(self._slots(piece), piece.times))
+            if self._search is not None:
+                kept = piece.where(~self._search.cover(self._slots(piece), piece.times))
                 self._numbers.truncate(self._keys_known)  # keys of rows alone need no memory
             if len(kept):
                 yield kept

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -50,46 +51,51 @@ class Spans:
         )
         return Spans.joined([self.at(~near), Spans(merged.keys, merged.first, merged.last)])
 
+
+class SpanSearch:
+    """Finds times among one or more spans, which it puts in order of (slot, first) once."""
+
+    def __init__(self, spans: Spans) -> None:
+        self._order = np.lexsort((spans.first, spans.slots))
+        self._spans = spans.at(self._order)
+        self._begins = np.unique(spans.first)
+        self._width = len(self._begins) + 1
+        self._places = self._placed(self._spans.slots, self._spans.first)
+
+    def _placed(self, slots: Slots, times: Times) -> Slots:
+        """A number for each (slot, time) that is in their order, as far as spans tell times."""
+        return slots * self._width + np.searchsorted(self._begins, times, "right")
+
     def cover(self, slots: Slots, times: Times) -> Mask:
         """Which times lie in a span of their key; spans may overlap."""
-        if not len(self):
-            return np.zeros(len(slots), np.bool_)
-        order, place = self._located(slots, times)
+        place = self._located(slots, times)
         inside: Mask = place >= 0
-        # The furthest end of the spans of a key that begin up to there decides.
-        last = self.last[order]
+        inside[inside] = times[inside] <= self._furthest[place[inside]]
+        return inside
+
+    @cached_property
+    def _furthest(self) -> Times:
+        """Of each span the furthest end of those of its key that begin up to it."""
+        last, mine = self._spans.last, self._spans.slots
         by_end = np.argsort(last, kind="stable")
         ranks = np.empty(len(last), np.int64)
         ranks[by_end] = np.arange(len(last))
-        mine = self.slots[order]
         key = np.concatenate(([0], np.cumsum(mine[1:] != mine[:-1]))) * len(last)
-        furthest = last[by_end[np.maximum.accumulate(ranks + key) - key]]
-        inside[inside] = times[inside] <= furthest[place[inside]]
-        return inside
+        furthest: Times = last[by_end[np.maximum.accumulate(ranks + key) - key]]
+        return furthest
 
     def find(self, slots: Slots, times: Times) -> Slots:
         """The number of the span that each time lies in, -1 for none; no two spans overlap."""
-        if not len(self):
-            return np.full(len(slots), -1, np.int64)
-        order, place = self._located(slots, times)
-        found = np.where(place >= 0, order[place], -1)
-        beyond = (found >= 0) & (times > self.last[found])
-        found[beyond] = -1
-        return found
+        place = self._located(slots, times)
+        place[(place >= 0) & (times > self._spans.last[place])] = -1
+        return np.where(place >= 0, self._order[place], -1)
 
-    def _located(self, slots: Slots, times: Times) -> tuple[Slots, Slots]:
-        """The spans in order of (slot, first); and where among them each time's last one is that
-        begins up to it, -1 for none.
-        """
-        order = np.lexsort((self.first, self.slots))
-        begins = np.unique(self.first)
-        width = len(begins) + 1
-        keys = self.slots[order] * width + np.searchsorted(begins, self.first[order], "right")
-        wanted = slots * width + np.searchsorted(begins, times, "right")
-        place = np.searchsorted(keys, wanted, "right") - 1
-        other = self.slots[order][place] != slots
+    def _located(self, slots: Slots, times: Times) -> Slots:
+        """Where each time's last span is that begins up to it, -1 for none."""
+        place = np.searchsorted(self._places, self._placed(slots, times), "right") - 1
+        other = self._spans.slots[place] != slots
         place[other | (place < 0)] = -1
-        return order, place
+        return place
 
 
-__all__ = ["Spans"]
+__all__ = ["SpanSearch", "Spans"]
