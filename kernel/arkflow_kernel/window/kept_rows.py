@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from arkflow_kernel.errors import ProcessingError, RestoreError
+from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import EventTimeMs, WallMs
 from arkflow_kernel.key_encoding import KeyColumnError
 from arkflow_kernel.key_groups import key_groups
@@ -32,15 +32,15 @@ from arkflow_kernel.window.kept_chunks import Groups, HeldRows, KeptChunk, spill
 from arkflow_kernel.window.kept_keys import KeyTypes, columns_of, ledger
 from arkflow_kernel.window.kept_runs import (
     FORMAT_VERSION,
+    ROWS,
     RunPiece,
     Tombstones,
     alive,
-    knows,
     pieces_of,
     run_of,
-    unknown_version,
 )
 from arkflow_kernel.window.key_numbers import KeyNumbers
+from arkflow_kernel.window.refusals import check_version, other_state
 from arkflow_kernel.window.released import FiredRows, Released, tombstones
 from arkflow_kernel.window.spans import Spans, SpanSearch
 
@@ -346,21 +346,19 @@ class KeptRows:
             self._spill()
 
     def _check(self, layout: StateLayout) -> None:
-        if not knows(layout.format_version):
-            version = unknown_version(layout.format_version)
-            raise RestoreError(f"operator '{self.operator}': {version}")
+        check_version(layout.format_version, FORMAT_VERSION, ROWS, self.operator)
         if layout.key_fields != self._fields:
-            raise RestoreError(
-                f"operator '{self.operator}': its state '{layout.name}' has rows by "
-                f"{_named(layout.key_fields)}, and the job now keys by {_named(self._fields)}; "
-                "give the operator another id to start without it"
+            what = (
+                f"'{layout.name}' has rows by {_named(layout.key_fields)}, and the job now keys by "
+                f"{_named(self._fields)}"
             )
+            raise other_state(self.operator, what)
         if layout.value_type != self._windows.value_type:
-            raise RestoreError(
-                f"operator '{self.operator}': its state '{layout.name}' has "
-                f"{layout.value_type}, and the job now keeps {self._windows.value_type}; "
-                "give the operator another id to start without it"
+            what = (
+                f"'{layout.name}' has {layout.value_type}, and the job now keeps "
+                f"{self._windows.value_type}"
             )
+            raise other_state(self.operator, what)
 
     def _failure(self, cause: str) -> ProcessingError:
         return ProcessingError(self.operator, cause, error_class="StateError")

@@ -21,18 +21,21 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from arkflow_kernel.errors import RestoreError
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
 from arkflow_kernel.state.growing import Mask, Slots
 from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.kept_chunks import Groups
 from arkflow_kernel.window.kept_keys import columns_of
 from arkflow_kernel.window.key_numbers import KeyNumbers
+from arkflow_kernel.window.refusals import check_version
 from arkflow_kernel.window.row_batches import nulls, rows_at
 from arkflow_kernel.window.spans import Spans, SpanSearch
 
 FORMAT_VERSION = 1
 """Version of the runs that are written."""
+
+ROWS = "kept rows"
+"""What errors call the entries."""
 
 _META = b"arkflow.kept_rows"
 _OWN = ("group", "time", "number", "fired_from", "schema")
@@ -184,8 +187,7 @@ def pieces_of(run: pa.RecordBatch, *, fired: bool | None = None) -> Iterator[Run
     if found is None:
         raise pa.ArrowInvalid("not a run of kept rows: its schema says nothing of one")
     meta = json.loads(found)
-    if not knows(meta.get("format_version")):
-        raise RestoreError(unknown_version(meta.get("format_version")))
+    check_version(meta.get("format_version"), FORMAT_VERSION, ROWS)
     numbers = np.asarray(run.column(4))
     for number, listed in enumerate(meta["schemas"]):
         if fired not in (None, listed["fired"]):
@@ -214,20 +216,6 @@ def _piece(rows: pa.RecordBatch, schema: pa.Schema, *, fired: bool) -> RunPiece:
         np.asarray(rows.column(1)),
         np.asarray(rows.column(2)),
         np.asarray(rows.column(3)) if fired else None,
-    )
-
-
-def knows(version: object) -> bool:
-    """Whether runs of a version can be read (S9)."""
-    return version == FORMAT_VERSION
-
-
-def unknown_version(version: object) -> str:
-    """What to tell of a version that cannot be read."""
-    return (
-        f"kept rows of format version {version} cannot be read: this release knows "
-        f"{FORMAT_VERSION}; use the release that wrote them, or start without its state "
-        "(`--from-scratch`)"
     )
 
 
@@ -280,11 +268,10 @@ def _since(piece: RunPiece) -> Times:
 
 __all__ = [
     "FORMAT_VERSION",
+    "ROWS",
     "RunPiece",
     "Tombstones",
     "alive",
-    "knows",
     "pieces_of",
     "run_of",
-    "unknown_version",
 ]

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from arkflow_kernel.errors import RestoreError
 from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.state.api import StateLayout
 from arkflow_kernel.state.arrow_numpy import as_array
@@ -24,6 +23,7 @@ from arkflow_kernel.state.run_format import parsed_type
 from arkflow_kernel.window.aggregate_types import widened
 from arkflow_kernel.window.aggregates import Family
 from arkflow_kernel.window.keys import KeyForm
+from arkflow_kernel.window.refusals import check_version, other_state
 from arkflow_kernel.window.session_merge import Mask, Numbers
 from arkflow_kernel.window.session_partials import NO_PARTIAL
 from arkflow_kernel.window.session_pieces import whole
@@ -111,7 +111,7 @@ class SessionFormat:
         if found is None:
             raise pa.ArrowInvalid("not a run of sessions: its schema says nothing of one")
         meta = json.loads(found)
-        self._check_version(meta.get("format_version"))
+        check_version(meta.get("format_version"), FORMAT_VERSION, "sessions", self._operator)
         columns = {
             name: batch.column(readable)
             for name, readable in (*meta["keys"].items(), *meta["partials"].items())
@@ -127,32 +127,20 @@ class SessionFormat:
         """The types of the aggregated fields at the cut. Raises `RestoreError` if these sessions
         are not of the operator as it is now (S9).
         """
-        self._check_version(layout.format_version)
+        check_version(layout.format_version, FORMAT_VERSION, "sessions", self._operator)
         if layout.key_fields != self._key_fields:
-            raise self._refused(
-                f"has keys of {', '.join(layout.key_fields) or 'no field'}, and the job now keys "
-                f"by {', '.join(self._key_fields) or 'none'}"
+            what = (
+                f"of sessions has keys of {', '.join(layout.key_fields) or 'no field'}, and the "
+                f"job now keys by {', '.join(self._key_fields) or 'none'}"
             )
+            raise other_state(self._operator, what)
         values = json.loads(layout.value_type)
         types = tuple(map(_parsed, values.pop("types")))
         for name, now in self._values.items():
             if values.get(name) != now:
-                raise self._refused(f"has {name} {values.get(name)}, and the job now has {now}")
+                what = f"of sessions has {name} {values.get(name)}, and the job now has {now}"
+                raise other_state(self._operator, what)
         return types
-
-    def _check_version(self, version: object) -> None:
-        if version != FORMAT_VERSION:
-            raise RestoreError(
-                f"operator '{self._operator}': sessions of format version {version} cannot be "
-                f"read: this release knows {FORMAT_VERSION}; use the release that wrote them, or "
-                "start without its state (`--from-scratch`)"
-            )
-
-    def _refused(self, what: str) -> RestoreError:
-        return RestoreError(
-            f"operator '{self._operator}': its state of sessions {what}; give the operator "
-            "another id to start without it"
-        )
 
 
 def _partial_columns(families: Seq[Family]) -> dict[str, str]:
