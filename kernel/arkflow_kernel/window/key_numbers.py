@@ -10,8 +10,8 @@ from arkflow_kernel.state.growing import Slots
 from arkflow_kernel.state.key_form import KeyPart, canonical, combined_hashes
 from arkflow_kernel.state.key_index import KeyIndex
 from arkflow_kernel.state.key_rows import KeyRows, key_rows, key_sizes
+from arkflow_kernel.window.aggregate_types import one_array
 from arkflow_kernel.window.keys import KeyForm
-from arkflow_kernel.window.session_pieces import whole
 
 
 class KeyNumbers:
@@ -45,7 +45,7 @@ class KeyNumbers:
         if not table.num_rows or not self._fields:
             return np.broadcast_to(np.int64(0), table.num_rows)
         # Columns of one form are equal where their keys are: by them each key is found once.
-        found = key_rows([whole(table.column(name)) for name in form.names])
+        found = key_rows([one_array(table.column(name)) for name in form.names])
         first = table.select(list(form.names)).take(as_array(found.first))
         parts = tuple(
             part if isinstance(part, KeyPart) else canonical(part) for part in form.parts(first)

@@ -20,13 +20,12 @@ from arkflow_kernel.state.api import StateLayout
 from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.state.key_columns import Ledger
 from arkflow_kernel.state.run_format import parsed_type
-from arkflow_kernel.window.aggregate_types import widened
+from arkflow_kernel.window.aggregate_types import one_array, widened
 from arkflow_kernel.window.aggregates import Family
 from arkflow_kernel.window.keys import KeyForm
 from arkflow_kernel.window.refusals import check_version, other_state
 from arkflow_kernel.window.session_merge import Mask, Numbers
 from arkflow_kernel.window.session_partials import NO_PARTIAL
-from arkflow_kernel.window.session_pieces import whole
 
 FORMAT_VERSION = 1
 """Version of the runs that are written."""
@@ -73,7 +72,7 @@ class SessionFormat:
         keys = {}
         for name in form.names:
             keys[name] = self._free(self._readable(name), columns)
-            columns[keys[name]] = whole(run.table.column(name))
+            columns[keys[name]] = one_array(run.table.column(name))
         columns |= dict(
             zip(_OWN[1:], map(as_array, (run.first, run.last, run.corrects)), strict=True)
         )
@@ -81,7 +80,7 @@ class SessionFormat:
         for name, readable in self._columns.items():
             if name in run.table.column_names:
                 partials[name] = self._free(readable, columns)
-                columns[partials[name]] = whole(run.table.column(name))
+                columns[partials[name]] = one_array(run.table.column(name))
         meta = {
             "format_version": FORMAT_VERSION,
             "operator": self._operator,

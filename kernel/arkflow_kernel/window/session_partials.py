@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.state.arrow_numpy import as_array
+from arkflow_kernel.window.aggregate_types import one_array
 from arkflow_kernel.window.aggregates import Family
 from arkflow_kernel.window.keys import KeyForm
 from arkflow_kernel.window.session_merge import Mask, Numbers
-from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece, whole
+from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece
 
 SESSION = "session"
 """The column by which partial aggregates are grouped: the number of the row's session."""
@@ -66,13 +67,13 @@ class Partials:
         columns: dict[str, Any] = {}
         for number, family in enumerate(self._families):
             table = tables[family.name]
-            of = np.asarray(whole(table.column(SESSION)))
+            of = np.asarray(one_array(table.column(SESSION)))
             if (of[1:] < of[:-1]).any():
                 order = np.argsort(of, kind="stable")
                 table, of = table.take(as_array(order)), of[order]
             ends = np.cumsum(np.bincount(of, minlength=count))
             for name in (*family.extra, *family.columns):
-                values: Any = whole(table.column(name))
+                values: Any = one_array(table.column(name))
                 if number:
                     offsets: Any = as_array(np.concatenate([[0], ends]))
                     lists = pa.LargeListArray.from_arrays(offsets, values)
@@ -90,7 +91,7 @@ class Partials:
         columns: dict[str, Any] = {}
         counts = np.ones(len(session_of), np.int64)
         for name in (*family.extra, *family.columns):
-            column: Any = whole(table.column(f"{family.name}.{name}"))
+            column: Any = one_array(table.column(f"{family.name}.{name}"))
             columns[name] = column.flatten()
             counts = np.asarray(column.value_lengths())
         return pa.table({**columns, SESSION: as_array(np.repeat(session_of, counts))})
@@ -100,7 +101,7 @@ def _combined(family: Family, table: pa.Table, several: Mask) -> pa.Table:
     """Partials by session. Those of a session with one fragment are what they are: grouping costs
     far more than leaving them out of it.
     """
-    merging = several[np.asarray(whole(table.column(SESSION)))]
+    merging = several[np.asarray(one_array(table.column(SESSION)))]
     if 2 * np.count_nonzero(merging) > len(merging):
         return family.combine(table, [SESSION])
     merged = family.combine(table.filter(as_array(merging)), [SESSION])

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.limits import INT64_MAX, INT64_MIN
-from arkflow_kernel.state.arrow_numpy import AnyArray, as_array
+from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.window.session_merge import Mask, Numbers, Sessions, in_order, sessions
 
 _NUMBERS_BYTES = 25
@@ -326,11 +326,4 @@ class Picked:
         return tables
 
 
-def whole(column: "pa.ChunkedArray[Any]") -> AnyArray:
-    """A column of a table as one array."""
-    chunks: list[Any] = column.chunks or [pa.nulls(0, column.type)]
-    array: AnyArray = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
-    return array
-
-
-__all__ = ["HeldRows", "Picked", "Piece", "Rows", "near", "ranges", "whole"]
+__all__ = ["HeldRows", "Picked", "Piece", "Rows", "near", "ranges"]
