@@ -7,7 +7,7 @@ groups of a large one. A part is grouped at once; it never holds more than a few
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from arkflow_kernel.window.aggregates import PANES, Aggregates
 from arkflow_kernel.window.assign import DUE_MAX, FixedPanes, Panes, Times, Windows
 from arkflow_kernel.window.keys import KeyLedger
 from arkflow_kernel.window.pane_runs import PaneRuns
-from arkflow_kernel.window.pane_tables import AFTER, PANE
+from arkflow_kernel.window.pane_tables import AFTER, PANE, int64s
 from arkflow_kernel.window.results import RESULT_ROWS_MAX
 from arkflow_kernel.window.rows_of_keys import rows_of_keys
 
@@ -77,10 +77,12 @@ class Firing:
         runs: Mapping[str, PaneRuns],
     ) -> None:
         self._windows = windows
+        # Only fixed windows overlap; the panes of all others are windows.
+        self._sliced = windows if isinstance(windows, FixedPanes) and windows.overlapping else None
         self._aggregates = aggregates
         self._ledger = ledger
         self._runs = runs
-        self._at_once = _SPREAD_MAX if windows.overlapping else DUE_MAX
+        self._at_once = _SPREAD_MAX if self._sliced else DUE_MAX
         self._families = {family.name: family for family in aggregates.families}
 
     def fired(self, due: Windows) -> Iterator[WindowTable]:
@@ -100,7 +102,7 @@ class Firing:
         affected = self._affected(touched, above, upto)
         if not affected.num_rows:
             return
-        starts = np.unique(_numbers(affected, PANE))
+        starts = np.unique(int64s(affected))
         windows = Windows(starts, self._ends(starts))
         step = max(1, _CORRECTED_MAX // affected.num_rows)
         for first in range(0, len(windows), min(step, self._at_once)):
@@ -134,25 +136,25 @@ class Firing:
     def _span(self, windows: Windows) -> tuple[int, int]:
         """The first pane of the windows, and the end of their last one."""
         first = int(windows.starts[0])
-        if self._windows.overlapping:
+        if self._sliced:
             return first, int(windows.ends[-1])
         return first, int(windows.starts[-1]) + 1
 
     def _affected(self, touched: pa.Table, above: int, upto: int) -> pa.Table:
         """Distinct windows (their start as `pane`) and keys that the rows have changed."""
         by = [PANE, *self._ledger.names]
-        if isinstance(self._windows, FixedPanes) and self._windows.overlapping:
+        if self._sliced:
             more = [AFTER] if AFTER in touched.column_names else []
             touched = _distinct(touched, [*by, *more])
-            touched = _spread_all(touched, self._windows, above, upto)
+            touched = _spread_all(touched, self._sliced, above, upto)
         else:
-            ends = self._windows.last_ends(_numbers(touched, PANE))
+            ends = self._windows.last_ends(int64s(touched))
             touched = touched.filter(as_array((ends > above) & (ends <= upto)))
         return _distinct(touched, by)
 
     def _ends(self, starts: Times) -> Times:
-        if isinstance(self._windows, FixedPanes):
-            return starts + self._windows.size
+        if self._sliced:
+            return starts + self._sliced.size
         return self._windows.last_ends(starts)
 
     # --- made of what --------------------------------------------------------------------------
@@ -162,34 +164,32 @@ class Firing:
     ) -> Iterator[tuple[Windows, dict[str, pa.Table]]]:
         """Partials by window and key, of each family; of some windows at a time, in order."""
         first, end = self._span(windows)
-        panes, keys = self._windows, list(self._ledger.names)
-        if not (isinstance(panes, FixedPanes) and panes.overlapping):
-            by = [PANE, *keys]
+        keys = list(self._ledger.names)
+        by = [PANE, *keys]
+        if not self._sliced:
             yield windows, {name: read(runs, first, end, by) for name, runs in self._runs.items()}
             return
         if len(windows) == 1:
             yield windows, {name: self._one(name, first, end, read) for name in self._runs}
             return
-        by = [PANE, AFTER, *keys]
-        slices = {name: read(runs, first, end, by) for name, runs in self._runs.items()}
+        cut = [PANE, AFTER, *keys]
+        slices = {name: read(runs, first, end, cut) for name, runs in self._runs.items()}
         rows = max(table.num_rows for table in slices.values())
         step = max(1, RESULT_ROWS_MAX // max(1, rows))
         for at in range(0, len(windows), step):
             some = windows.part(at, at + step)
-            yield (
-                some,
-                {
-                    name: self._families[name].combine(_spread(table, panes, some), [PANE, *keys])
-                    for name, table in slices.items()
-                },
-            )
+            made = {
+                name: self._families[name].combine(_spread(table, self._sliced, some), by)
+                for name, table in slices.items()
+            }
+            yield some, made
 
     def _one(self, name: str, first: int, end: int, read: "_Read") -> pa.Table:
         """Partials of one window: its slices need not be told apart."""
         keys = list(self._ledger.names)
         table = read(self._runs[name], first, end, [AFTER, *keys])
         if AFTER in table.column_names:
-            table = table.filter(as_array(_numbers(table, AFTER) < end))
+            table = table.filter(as_array(int64s(table, AFTER) < end))
             table = self._families[name].combine(table, keys)
         if PANE in table.column_names:
             table = table.drop_columns([PANE])
@@ -205,7 +205,7 @@ class Firing:
             final = rows_of_keys(final, wanted, by)
         if not final.num_rows:
             return None
-        starts = _numbers(final, PANE)
+        starts = int64s(final)
         if len(windows) > 1:
             order = np.argsort(starts, kind="stable")
             final, starts = final.take(as_array(order)), starts[order]
@@ -214,14 +214,9 @@ class Firing:
     def _where(self, table: pa.Table, row: int) -> str:
         """Window and key of a row of the main table, for errors."""
         one = table.slice(row, 1)
-        start = _numbers(one, PANE)
+        start = int64s(one)
         key = self._ledger.texts(one)[0].as_py()
         return f"window [{start[0]}, {self._ends(start)[0]}), key {key!r}"
-
-
-def _numbers(table: pa.Table, name: str) -> Times:
-    column: Any = table.column(name)
-    return np.asarray(column, dtype=np.int64)
 
 
 def _distinct(table: pa.Table, by: Seq[str]) -> pa.Table:
@@ -230,29 +225,29 @@ def _distinct(table: pa.Table, by: Seq[str]) -> pa.Table:
 
 def _between(table: pa.Table, windows: Windows) -> pa.Table:
     """Rows of windows from the first to the last of some neighbours."""
-    starts = _numbers(table, PANE)
+    starts = int64s(table)
     return table.filter(as_array((starts >= windows.starts[0]) & (starts <= windows.starts[-1])))
 
 
 def _spread(table: pa.Table, panes: FixedPanes, windows: Windows) -> pa.Table:
     """Each row once for each of the windows that its slice is of; `pane` is the window's start."""
-    slices = _numbers(table, PANE)
+    slices = int64s(table)
     lows = np.searchsorted(windows.starts, slices + panes.width - panes.size, side="left")
     counts = np.searchsorted(windows.starts, slices, side="right") - lows
     rows, nth = _repeated(counts)
     starts = windows.starts[lows[rows] + nth]
     if AFTER in table.column_names:
-        kept = _numbers(table, AFTER)[rows] < starts + panes.size
+        kept = int64s(table, AFTER)[rows] < starts + panes.size
         rows, starts = rows[kept], starts[kept]
     return _taken(table, rows, starts)
 
 
 def _spread_all(table: pa.Table, panes: FixedPanes, above: int, upto: int) -> pa.Table:
     """Each row once for each window of its slice with above < end <= upto."""
-    slices = _numbers(table, PANE)
+    slices = int64s(table)
     lows: Times = np.full(len(slices), above, np.int64)
     if AFTER in table.column_names:
-        lows = np.maximum(lows, _numbers(table, AFTER))
+        lows = np.maximum(lows, int64s(table, AFTER))
     before = panes.first_ends(slices) - panes.slide
     firsts = panes.end_upto(np.maximum(lows, before)) + panes.slide
     highs = np.maximum(np.minimum(panes.last_ends(slices), upto), before)

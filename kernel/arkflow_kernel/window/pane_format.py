@@ -23,7 +23,7 @@ from arkflow_kernel.state.key_columns import Ledger
 from arkflow_kernel.state.run_format import parsed_type
 from arkflow_kernel.window.aggregate_types import one_array
 from arkflow_kernel.window.keys import KeyForm
-from arkflow_kernel.window.pane_tables import PANE
+from arkflow_kernel.window.pane_tables import int64s
 
 FORMAT_VERSION = 1
 """Version of the runs that are written."""
@@ -114,8 +114,7 @@ class PaneFormat:
         self, table: pa.Table, form: KeyForm, groups: npt.NDArray[np.int32]
     ) -> pa.RecordBatch:
         """A table as a run, given the key group of each row."""
-        panes: Any = table.column(PANE)
-        order: Any = pa.array(np.lexsort((np.asarray(panes), groups)))
+        order: Any = pa.array(np.lexsort((int64s(table), groups)))
         table = table.take(order).combine_chunks()
         names, columns = ["group"], [as_array(groups[np.asarray(order)])]
         for name in table.column_names:

@@ -21,6 +21,7 @@ from arkflow_kernel.window.pane_tables import (
     PaneFile,
     PaneSpan,
     PaneTable,
+    int64s,
     panes_of,
 )
 from arkflow_kernel.window.spill_file import SpillFile
@@ -72,8 +73,7 @@ class RawRows:
             return self
         if self.panes[-1] < first:
             return None
-        panes: Any = self.table.column(PANE)
-        table = self.table.filter(pa.array(np.asarray(panes) >= first))
+        table = self.table.filter(pa.array(int64s(self.table) >= first))
         return RawRows(table, self.panes[self.panes >= first], table.nbytes)
 
 

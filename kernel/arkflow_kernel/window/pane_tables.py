@@ -44,9 +44,15 @@ def in_buckets(table: pa.Table, buckets: npt.NDArray[np.uint8]) -> tuple[pa.Tabl
     return table.take(order).combine_chunks(), np.concatenate(([0], np.cumsum(counts)))
 
 
+def int64s(table: pa.Table, name: str = PANE) -> Times:
+    """A column of int64 without nulls: if not told, the start of each row's pane."""
+    column: Any = table.column(name)
+    return np.asarray(column, dtype=np.int64)
+
+
 def panes_of(table: pa.Table) -> tuple[Times, Places]:
     """The panes that a table's rows are of, in order, and how many rows each has."""
-    starts = _numbers(table)
+    starts = int64s(table)
     if len(starts) and starts[0] == starts[-1] and (starts == starts[0]).all():
         return starts[:1].copy(), np.array([len(starts)], np.int64)
     changes = np.flatnonzero(starts[1:] != starts[:-1]) + 1
@@ -129,7 +135,7 @@ class PaneTable:
             return None
         if 2 * span.rows > self.table.num_rows:
             return replace(self, span=span)  # a copy would cost more than it frees
-        mask = _numbers(self.table) >= first
+        mask = int64s(self.table) >= first
         bounds = self.bounds
         if bounds is not None:
             bounds = np.concatenate(([0], np.cumsum(mask)))[bounds]
@@ -200,14 +206,9 @@ def _between(table: pa.Table, span: PaneSpan, rows: int, first: int, last: int) 
     first = max(first, int(span.panes[0]))
     if first == span.panes[0] and last > span.panes[-1] and span.rows == rows:
         return table
-    panes = _numbers(table)
+    panes = int64s(table)
     mask: Mask = (panes >= first) & (panes < last)
     return table if mask.all() else table.filter(pa.array(mask))
-
-
-def _numbers(table: pa.Table) -> Times:
-    column: Any = table.column(PANE)
-    return np.asarray(column, dtype=np.int64)
 
 
 Held = PaneTable | PaneFile
@@ -238,6 +239,7 @@ __all__ = [
     "PaneTable",
     "buckets_of",
     "in_buckets",
+    "int64s",
     "panes_of",
     "read_from",
 ]
