@@ -22,6 +22,7 @@ from arkflow_kernel.snapshot import NEWEST, Claim
 from arkflow_ray.checkpoint.open import open_files, open_objects
 from arkflow_ray.runtime.clock import SystemClock
 from arkflow_ray.runtime.components import RegistryComponents
+from tests.integration.published_rows import rows_in
 from tests.integration.stored_jobs import NoLines, graph_of, run, when_recorded
 
 EDGE, INSIDE = 64, 200
@@ -197,11 +198,7 @@ class Scene:
 
     def written(self) -> list[tuple[int, int, int]]:
         """All published rows, part by part."""
-        lines: list[str] = []
-        for part in sorted((self.live / "out").glob("part-*")):
-            lines += part.read_text().splitlines()
-        rows = [json.loads(line) for line in lines]
-        return [(row["n"], row["k"], row["place"]) for row in rows]
+        return [(row["n"], row["k"], row["place"]) for row in rows_in(self.live / "out")]
 
 
 def planned(folder: Path, pace: dict[str, int], *, exactly_once: bool) -> ExecutionGraph:

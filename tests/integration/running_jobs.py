@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from arkflow_kernel.protocol import JobState, JobStatus
+from arkflow_kernel.protocol import JobState, JobStatus, OutcomeKind
 from arkflow_ray.runtime.os_process import OsProcess, started_ticks
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
@@ -63,10 +63,30 @@ class Running:
         running = status.state is JobState.RUNNING and status.restarts == restarts
         return reported and rows and alive_all and running
 
+    @property
+    def completed(self) -> int:
+        """The number of the last completed checkpoint; 0 before the first."""
+        told = self.status.checkpoints
+        return 0 if told is None else int(told.last)
+
+    def until_restorable(self) -> dict[str, int]:
+        """The chains' processes, when the first attempt has completed checkpoints of its own."""
+        pids = self.until_at_work()
+        before = self.completed
+        self.until(lambda: self.completed > before + 1)
+        return pids
+
     def end(self) -> RunningJob:
         """The job after its end."""
         assert self.jobs.wait(DEADLINE_S), self.status
         return self.job
+
+    def ended(self, kind: OutcomeKind) -> RunningJob:
+        """The job after its end, which is of this kind."""
+        job = self.end()
+        assert job.outcome is not None
+        assert job.outcome.kind is kind, (job.outcome, causes(job.status()))
+        return job
 
 
 Start = Callable[..., Running]

@@ -16,6 +16,7 @@ from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.runtime import coordinator_process
 from arkflow_ray.runtime.ephemeral_root import PREFIX
 from arkflow_ray.runtime.ray_job import RayJob
+from tests.integration.published_rows import rows_in
 from tests.integration.running_jobs import DEADLINE_S, Running, Start, alive, causes
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
@@ -80,11 +81,7 @@ def text(
 
 def written(folder: pathlib.Path) -> list[tuple[int, int, int]]:
     """All published rows, part by part: number, key, place among the rows of the key."""
-    lines: list[str] = []
-    for part in sorted(folder.glob("out/part-*")):
-        lines += part.read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    return [(row["n"], row["k"], row["place"]) for row in rows]
+    return [(row["n"], row["k"], row["place"]) for row in rows_in(folder / "out")]
 
 
 EXPECTED = [(n, n % KEYS, n // KEYS + 1) for n in range(ROWS)]
@@ -95,19 +92,6 @@ def assert_exactly_once(folder: pathlib.Path) -> None:
     repeated = [row for row, count in Counter(rows).items() if count > 1]
     assert repeated == []
     assert sorted(rows) == EXPECTED
-
-
-def checkpoint_of(running: Running) -> int:
-    told = running.status.checkpoints
-    return 0 if told is None else int(told.last)
-
-
-def until_restorable(running: Running, restarts: int = 0) -> dict[str, int]:
-    """The chains' processes, when the running attempt has completed checkpoints of its own."""
-    pids = running.until_at_work(restarts)
-    before = checkpoint_of(running)
-    running.until(lambda: checkpoint_of(running) > before + 1)
-    return pids
 
 
 def coordinator_pid(running: Running) -> int:
@@ -122,9 +106,7 @@ def waits(running: Running) -> list[Wait]:
 
 
 def assert_finished(running: Running, folder: pathlib.Path) -> None:
-    job = running.end()
-    assert job.outcome is not None
-    assert job.outcome.kind is OutcomeKind.FINISHED, (job.outcome, causes(job.status()))
+    running.ended(OutcomeKind.FINISHED)
     assert_exactly_once(folder)
 
 
@@ -133,7 +115,7 @@ def test_a_killed_process_of_any_chain_costs_and_repeats_no_row(
     chain: str, start: Start, counted: str, tmp_path: pathlib.Path
 ) -> None:
     running = start(counted)
-    os.kill(until_restorable(running)[chain], signal.SIGKILL)
+    os.kill(running.until_restorable()[chain], signal.SIGKILL)
     running.until_at_work(1)
     told = running.status.checkpoints
     assert told is not None
@@ -146,7 +128,7 @@ def test_a_killed_coordinator_has_a_successor_that_goes_on(
 ) -> None:
     """P8."""
     running = start(counted)
-    before = until_restorable(running)
+    before = running.until_restorable()
     killed = coordinator_pid(running)
     os.kill(killed, signal.SIGKILL)
     after = running.until_at_work(1)
@@ -163,7 +145,7 @@ def test_a_coordinator_and_a_chain_that_are_killed_together_cost_and_repeat_no_r
     start: Start, counted: str, tmp_path: pathlib.Path
 ) -> None:
     running = start(counted)
-    os.kill(until_restorable(running)["numbered-1"], signal.SIGKILL)
+    os.kill(running.until_restorable()["numbered-1"], signal.SIGKILL)
     os.kill(coordinator_pid(running), signal.SIGKILL)
     running.until_at_work(1)
     assert_finished(running, tmp_path)
@@ -174,14 +156,12 @@ def test_a_stop_that_was_asked_of_a_coordinator_that_dies_is_carried_out_by_its_
 ) -> None:
     """D5: the next run continues where the stop was."""
     running = start(counted)
-    until_restorable(running)
+    running.until_restorable()
     pid = coordinator_pid(running)
     os.kill(pid, signal.SIGSTOP)  # it does not hear of the stop
     running.jobs.stop()
     os.kill(pid, signal.SIGKILL)
-    job = running.end()
-    assert job.outcome is not None
-    assert job.outcome.kind is OutcomeKind.STOPPED, (job.outcome, causes(job.status()))
+    running.ended(OutcomeKind.STOPPED)
     rows = written(tmp_path)
     assert 0 < len(rows) < ROWS
     again = start(counted, choice=RestoreChoice(must_exist=True))
@@ -193,16 +173,14 @@ def test_a_cancel_ends_a_stop_whose_publication_fails_and_the_next_run_publishes
 ) -> None:
     """D5, X1: a file stands where the output's folder was; what waited is in the checkpoint."""
     running = start(counted)
-    until_restorable(running)
+    running.until_restorable()
     shown = (tmp_path / "out").rename(tmp_path / "shown")
     (tmp_path / "out").touch()
     running.jobs.stop()
     running.until(lambda: any("publishing fails" in wait.detail for wait in waits(running)))
     assert running.job.outcome is None
     running.jobs.cancel()
-    job = running.end()
-    assert job.outcome is not None
-    assert job.outcome.kind is OutcomeKind.CANCELLED, (job.outcome, causes(job.status()))
+    running.ended(OutcomeKind.CANCELLED)
     (tmp_path / "out").unlink()
     shown.rename(tmp_path / "out")
     assert_finished(start(counted, choice=RestoreChoice(must_exist=True)), tmp_path)
@@ -213,7 +191,7 @@ def test_the_later_of_two_runs_of_a_job_wins_and_the_earlier_one_ends(
 ) -> None:
     """D7."""
     earlier = start(slow)
-    until_restorable(earlier)
+    earlier.until_restorable()
     later = start(slow)
     job = earlier.end()
     assert job.outcome is not None
@@ -230,7 +208,7 @@ def test_a_coordinator_that_was_stopped_while_another_took_over_finds_itself_fen
     # Its own driver shall not be the one that ends it.
     monkeypatch.setattr(coordinator_process, "ANSWER_TIMEOUT_S", 2 * DEADLINE_S)
     earlier = start(slow)
-    chains = until_restorable(earlier)
+    chains = earlier.until_restorable()
     stopped = coordinator_pid(earlier)
     os.kill(stopped, signal.SIGSTOP)
     later = start(slow)
@@ -248,7 +226,7 @@ def test_a_coordinator_that_hangs_is_given_up_and_its_chains_do_not_outlive_thei
 ) -> None:
     """D6: they end long before the driver finds out that the coordinator does not answer."""
     running = start(counted)
-    before = until_restorable(running)
+    before = running.until_restorable()
     stopped = coordinator_pid(running)
     os.kill(stopped, signal.SIGSTOP)
     running.until(lambda: not any(alive(pid) for pid in before.values()))
@@ -287,11 +265,9 @@ def test_checkpoints_without_a_place_serve_the_run_and_end_with_it(
     running = start(text(tmp_path, "", durability="ephemeral"))
     pids = running.until_at_work()
     (folder,) = tmp_path.glob(f"{PREFIX}*")
-    running.until(lambda: checkpoint_of(running) > 0)
+    running.until(lambda: running.completed > 0)
     os.kill(pids["numbered-0"], signal.SIGKILL)
-    job = running.end()
+    job = running.ended(OutcomeKind.FINISHED)
     assert "continues from checkpoint 1" in causes(job.status())
-    assert job.outcome is not None
-    assert job.outcome.kind is OutcomeKind.FINISHED, (job.outcome, causes(job.status()))
     assert set(written(tmp_path)) == set(EXPECTED)  # this sink is not an exactly-once one
     assert not folder.exists()

@@ -301,9 +301,7 @@ def test_an_upgrade_on_ray(start: Start, versions: Versions) -> None:
     running.job.savepoint("under-way")
     running.until(published)
     running.job.stop(savepoint="v1")
-    job = running.end()
-    assert job.outcome is not None
-    assert job.outcome.kind is OutcomeKind.STOPPED, (job.outcome, causes(job.status()))
+    job = running.ended(OutcomeKind.STOPPED)
     told = job.status().checkpoints
     assert told is not None
     assert all(isinstance(url, str) for url in told.savepoints.values()), told.savepoints
@@ -312,9 +310,7 @@ def test_an_upgrade_on_ray(start: Start, versions: Versions) -> None:
     assert 0 < before < ROWS
     newer = versions.text("places", "since", version=2, alike=True, rate=FAST)
     again = start(newer, choice=from_savepoint("v1"))
-    job = again.end()
-    assert job.outcome is not None
-    assert job.outcome.kind is OutcomeKind.FINISHED, (job.outcome, causes(job.status()))
+    job = again.ended(OutcomeKind.FINISHED)
     assert "operator 'since' is new and starts empty" in causes(job.status())
     versions.assert_once()
     assert versions.written()[before]["since"] == 1

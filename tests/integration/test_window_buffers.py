@@ -18,7 +18,8 @@ from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 from arkflow_ray.runtime.components import RegistryComponents
 from arkflow_ray.runtime.inline_stores import InlineStores
-from tests.integration.running_jobs import Printed, Running, Start, causes
+from tests.integration.published_rows import rows_in
+from tests.integration.running_jobs import Printed, Start
 from tests.integration.stored_jobs import graph_of
 
 RESUME = RestoreChoice(must_exist=True)
@@ -64,10 +65,7 @@ TUMBLING = "type: tumbling_window, interval: 1s"
 
 def written(folder: pathlib.Path) -> list[list[int]]:
     """The numbers of each window, part by part."""
-    lines: list[str] = []
-    for part in sorted(folder.glob("out/part-*")):
-        lines += part.read_text().splitlines()
-    return [json.loads(line)["ns"] for line in lines]
+    return [row["ns"] for row in rows_in(folder / "out")]
 
 
 def numbers(folder: pathlib.Path) -> list[int]:
@@ -215,8 +213,7 @@ def test_rows_of_a_window_that_sql_fails_on_go_to_the_error_output_together(
     job = Virtual(tmp_path, CHANGING.format(folder=tmp_path, buffer=TUMBLING, query=query))
     assert job.run().kind is OutcomeKind.FINISHED
     assert written(tmp_path) == []
-    lines = [line for part in tmp_path.glob("bad/part-*") for line in part.read_text().splitlines()]
-    assert [json.loads(line)["n"] for line in lines] == [0, 1, 2, 3, 4]
+    assert [row["n"] for row in rows_in(tmp_path / "bad")] == [0, 1, 2, 3, 4]
 
 
 EVENTS = """
@@ -275,29 +272,11 @@ def test_a_job_releases_rows_by_event_time_and_routes_late_ones(
     job = Virtual(tmp_path, EVENTS.format(folder=tmp_path, kind=kind))
     assert job.run().kind is OutcomeKind.FINISHED
     assert written(tmp_path) == windows
-    (late,) = [json.loads(p.read_text()) for p in (tmp_path / "late").glob("part-*")]
+    (late,) = rows_in(tmp_path / "late")
     assert (late["n"], late["__arkflow_late_event_route"]) == (7, True)
 
 
 # --- a real Ray ----------------------------------------------------------------------------------
-
-
-def _checkpoint(running: Running) -> int:
-    told = running.status.checkpoints
-    return 0 if told is None else int(told.last)
-
-
-def _until_restorable(running: Running, restarts: int = 0) -> dict[str, int]:
-    pids = running.until_at_work(restarts)
-    before = _checkpoint(running)
-    running.until(lambda: _checkpoint(running) > before + 1)
-    return pids
-
-
-def _assert_ended(running: Running, kind: OutcomeKind) -> None:
-    job = running.end()
-    assert job.outcome is not None
-    assert job.outcome.kind is kind, (job.outcome, causes(job.status()))
 
 
 @pytest.mark.usefixtures("shared_ray")
@@ -307,9 +286,9 @@ def test_a_killed_process_of_a_window_costs_and_repeats_no_row(
     buffer: str, start: Start, tmp_path: pathlib.Path
 ) -> None:
     running = start(stored(tmp_path, buffer, interval=200))
-    os.kill(_until_restorable(running)["source-0"], signal.SIGKILL)
+    os.kill(running.until_restorable()["source-0"], signal.SIGKILL)
     running.until_at_work(1)
-    _assert_ended(running, OutcomeKind.FINISHED)
+    running.ended(OutcomeKind.FINISHED)
     assert numbers(tmp_path) == list(range(ROWS))
     told = running.status.checkpoints
     assert told is not None
@@ -323,10 +302,10 @@ def test_a_stop_on_ray_keeps_the_rows_of_the_open_window(
 ) -> None:
     text = stored(tmp_path, "type: session_window, gap: 3s")
     running = start(text)
-    _until_restorable(running)
+    running.until_restorable()
     running.jobs.stop()
-    _assert_ended(running, OutcomeKind.STOPPED)
+    running.ended(OutcomeKind.STOPPED)
     assert written(tmp_path) == []
     again = start(text, choice=RESUME)
-    _assert_ended(again, OutcomeKind.FINISHED)
+    again.ended(OutcomeKind.FINISHED)
     assert numbers(tmp_path) == list(range(ROWS))

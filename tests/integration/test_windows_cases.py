@@ -17,7 +17,7 @@ import yaml
 
 from arkflow_kernel.protocol import OutcomeKind
 from tests.conformance.acceptance import CASES, compare
-from tests.integration.running_jobs import Running, Start, causes
+from tests.integration.running_jobs import Running, Start
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
 
@@ -79,9 +79,7 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 def assert_right(running: Running, case: str, out: pathlib.Path) -> None:
     assert running.jobs.wait(END_S), running.status
-    job = running.job
-    assert job.outcome is not None
-    assert job.outcome.kind is OutcomeKind.FINISHED, (job.outcome, causes(job.status()))
+    running.ended(OutcomeKind.FINISHED)
     compare(case, out)
 
 
@@ -104,16 +102,8 @@ def test_a_case_writes_what_it_must_although_a_process_is_killed(
         source["batch_rows"] = 100
     running = start(edited(case, 2, **source))
     chains = len(running.job.graph.chains)
-    running.until(
-        lambda: completed(running) >= KILLED_AFTER and len(running.status.usage) == chains
-    )
+    running.until(lambda: running.completed >= KILLED_AFTER and len(running.status.usage) == chains)
     pids = {chain: usage.pid for chain, usage in running.status.usage.items()}
     os.kill(pids[dice.choice(sorted(pids))], signal.SIGKILL)
     assert_right(running, case, out)
     assert running.status.restarts == 1
-
-
-def completed(running: Running) -> int:
-    """The number of the last completed checkpoint."""
-    told = running.status.checkpoints
-    return 0 if told is None else int(told.last)

@@ -7,6 +7,7 @@ from typing import Final
 
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.snapshot import RestoreChoice, RestoreKind
+from tests.integration.published_rows import rows_in
 from tests.integration.stored_jobs import graph_of
 
 ROWS, KEYS = 3_000, 50
@@ -90,10 +91,7 @@ class Versions:
 
     def written(self, out: str = "out") -> list[dict[str, int]]:
         """All published rows, part by part."""
-        lines: list[str] = []
-        for part in sorted((self.folder / out).glob("part-*")):
-            lines += part.read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        return rows_in(self.folder / out)
 
     def assert_once(self, out: str = "out") -> None:
         """Every row once, in order, with its place among the rows of its key."""

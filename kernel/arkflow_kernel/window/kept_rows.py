@@ -43,6 +43,7 @@ from arkflow_kernel.window.key_numbers import KeyNumbers
 from arkflow_kernel.window.refusals import check_version, other_state
 from arkflow_kernel.window.released import FiredRows, Released, tombstones
 from arkflow_kernel.window.spans import Spans, SpanSearch
+from arkflow_kernel.window.stream_file import SpillPaths
 
 _COMPACT_SLOTS_MIN = 1_024
 _UNSETTLED_CHUNKS = 64
@@ -118,8 +119,7 @@ class KeptRows:
         self._number = 0
         self._unsettled = self._unsettled_bytes = 0
         self._tracked = False
-        self._spool: tuple[Callable[[], Path], str] | None = None
-        self._files = 0
+        self._spool: SpillPaths | None = None
 
     # --- windows -------------------------------------------------------------------------------
 
@@ -254,13 +254,11 @@ class KeptRows:
         """Rows in memory go to a file, if there are more than the budget allows."""
         if self._spool is None or self._budget is None or self.memory_bytes <= self._budget:
             return
-        folder, prefix = self._spool
-        self._files += 1
         held = [
             chunk for chunk in (*self._sealed, *self._fresh) if isinstance(chunk.rows, HeldRows)
         ]
-        path = folder() / f"{prefix}-{self._files}.rows"
-        moved = dict(zip(map(id, held), spilled(held, path, self.operator), strict=True))
+        files = spilled(held, self._spool.next(), self.operator)
+        moved = dict(zip(map(id, held), files, strict=True))
         self._sealed = [moved.get(id(chunk), chunk) for chunk in self._sealed]
         self._fresh = [moved.get(id(chunk), chunk) for chunk in self._fresh]
 
@@ -285,7 +283,7 @@ class KeptRows:
 
     def spill_to(self, folder: Callable[[], Path], prefix: str) -> None:
         """See `RunState.spill_to`."""
-        self._spool = folder, prefix
+        self._spool = SpillPaths(folder, prefix, "rows")
 
     def seal(self) -> Sealed:
         """See `RunState.seal`."""

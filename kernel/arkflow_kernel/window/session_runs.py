@@ -46,6 +46,7 @@ from arkflow_kernel.window.session_merge import Mask, Numbers, distinct, in_orde
 from arkflow_kernel.window.session_partials import Partials, merged_piece
 from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece, near
 from arkflow_kernel.window.session_spill import spilled
+from arkflow_kernel.window.stream_file import SpillPaths
 
 SESSIONS = "sessions"
 """Name of the state."""
@@ -93,8 +94,7 @@ class SessionRuns:
         self._sealed: tuple[Piece, ...] = ()
         self._passed_before = 0
         self._tracked = False
-        self._spool: tuple[Callable[[], Path], str] | None = None
-        self._files = 0
+        self._spool: SpillPaths | None = None
         ledger.undone_by(journal, self)
 
     # --- what is there -------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class SessionRuns:
             self._compact()
             self._renumber()
         if self._spool is not None and self._memory_bytes is not None:
-            self._spill(self._memory_bytes)
+            self._spill(self._memory_bytes, self._spool)
 
     def _count_passed(self) -> int:
         """Fragments that may be of sessions which no row can reach: some are connected to later
@@ -253,7 +253,7 @@ class SessionRuns:
             self._sealed = tuple(p.renumbered(np.searchsorted(held, p.keys)) for p in self._sealed)
             self._fresh = tuple(p.renumbered(np.searchsorted(held, p.keys)) for p in self._fresh)
 
-    def _spill(self, budget: int) -> None:
+    def _spill(self, budget: int, paths: SpillPaths) -> None:
         """Rows go to files, those of large pieces first, until what is in memory fits."""
         over = self.memory_bytes - budget
         if over <= 0:
@@ -263,20 +263,14 @@ class SessionRuns:
         for piece in held:
             if over <= 0 or piece.rows.memory_bytes < piece.rows.size_bytes:
                 break
-            moved[id(piece)] = spilled(piece, self._next_file(), self.operator)
+            moved[id(piece)] = spilled(piece, paths.next(), self.operator)
             over -= piece.rows.memory_bytes
         self._sealed = tuple(moved.get(id(piece), piece) for piece in self._sealed)
         self._fresh = tuple(moved.get(id(piece), piece) for piece in self._fresh)
 
-    def _next_file(self) -> Path:
-        assert self._spool is not None
-        folder, prefix = self._spool
-        self._files += 1
-        return folder() / f"{prefix}-{self._files}.sessions"
-
     def spill_to(self, folder: Callable[[], Path], prefix: str) -> None:
         """Where rows beyond the memory budget go (S5)."""
-        self._spool = folder, prefix
+        self._spool = SpillPaths(folder, prefix, "sessions")
 
     # --- runs (S6) -----------------------------------------------------------------------------
 

@@ -21,8 +21,6 @@ _BATCH_ROWS = 4_096
 class FileRows:
     """Rows in a file. `file_place[r]` is where row `r` of the piece lies there."""
 
-    memory_bytes = 0
-
     def __init__(self, file: RowsFile, file_place: Numbers, schema: pa.Schema, size: int) -> None:
         self._file = file
         self._place = file_place

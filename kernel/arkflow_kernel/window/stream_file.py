@@ -4,7 +4,7 @@ It is no part of a snapshot and has no name once it is open: it goes with its la
 read by position, not mapped, so that only what is looked at takes memory.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,21 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from arkflow_kernel.errors import ResourceError
+
+
+class SpillPaths:
+    """Where the next file goes. `folder` is asked for it; `prefix` is unique among all there."""
+
+    def __init__(self, folder: Callable[[], Path], prefix: str, ending: str) -> None:
+        self._folder = folder
+        self._prefix = prefix
+        self._ending = ending
+        self._files = 0
+
+    def next(self) -> Path:
+        """A new file."""
+        self._files += 1
+        return self._folder() / f"{self._prefix}-{self._files}.{self._ending}"
 
 
 class StreamFile:
@@ -61,4 +76,4 @@ class RowsFile:
         return self._file.opened(number).read_next_batch()
 
 
-__all__ = ["RowsFile", "StreamFile"]
+__all__ = ["RowsFile", "SpillPaths", "StreamFile"]
