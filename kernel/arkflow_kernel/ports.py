@@ -105,6 +105,28 @@ class SourceEnded:
 ReadResult = SourceBatch | NothingYet | SourceEnded
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Something that one subtask of a source reads alone: a file, a range of one, of numbers (K5).
+
+    `size` in any unit that is the same for all splits of the source; it only serves balance.
+    """
+
+    split: SplitId
+    size: int = 1
+
+
+class SplitLister(Protocol):
+    """A `SourceReader` that may have several subtasks (K5)."""
+
+    def list_splits(self) -> Seq[Split]:
+        """All splits there are, in reading order. Called on a reader that is never opened.
+
+        It leaves nothing open. What a split is does not depend on the number of subtasks.
+        """
+        ...
+
+
 class SourceReader(Protocol):
     """A source. Called in the read lane only."""
 
@@ -262,6 +284,8 @@ __all__ = [
     "SourceBatch",
     "SourceEnded",
     "SourceReader",
+    "Split",
+    "SplitLister",
     "SplitPosition",
     "TimedOperator",
     "WriteReceipt",

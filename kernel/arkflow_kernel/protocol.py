@@ -28,13 +28,14 @@ from arkflow_kernel.ids import (
     EventTimeMs,
     Generation,
     MonotonicMs,
+    OperatorId,
     OutputId,
     RequestToken,
     Sequence,
     WallMs,
 )
 from arkflow_kernel.metrics import ChainStatistics, ChainUsage, OperatorCounts, Wait
-from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.ports import Moment, ReadResult, ReplayKind, SplitPosition, WriteReceipt
 from arkflow_kernel.snapshot import (
     NO_PHASES,
@@ -626,6 +627,24 @@ class SavepointRequested(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class RescaleRequested(Event):
+    """A user wants the job to go on with another parallelism (K2, K3). May be repeated.
+
+    `graph` is its new plan: the same job, operators and edges, with other subtasks. It is valid.
+    """
+
+    graph: ExecutionGraph
+
+
+@dataclass(frozen=True, slots=True)
+class ChainsPrepared(Event):
+    """Answer to `PrepareChains`: the processes are there; or, with an `error`, cannot be had."""
+
+    token: RequestToken
+    error: ArkflowError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Claimed(Event):
     """Answer to `ClaimGeneration`."""
 
@@ -689,12 +708,35 @@ class DeployChain:
 
     AFTER the chain's end in the generation before. It restores state, and publishes the tokens that
     its snapshot lists. Answer: `ChainReady`, or `ChainEnded` with the failure.
+
+    `host`: the chain of the attempt before whose process is to run it, because most of its state is
+    there already (K2); None: its own, or a new one. No two chains are given the same host.
     """
 
     token: RequestToken
     plan: ChainPlan
     generation: Generation
     restored: RestoredChain = NOTHING_RESTORED
+    host: ChainId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareChains:
+    """Request: have processes ready for chains that the next plan adds (K2). Answer:
+    `ChainsPrepared`. The running attempt is not touched.
+    """
+
+    token: RequestToken
+    plans: tuple[ChainPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseChains:
+    """Notification: these chains are in no plan; their processes may go. After a `PrepareChains`
+    that came to nothing, and for chains of the attempt before that the new plan has no more.
+    """
+
+    chains: tuple[ChainId, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -737,12 +779,14 @@ class EndJob:
 class ClaimGeneration:
     """Request to the log: claim the next generation, and say what it restores (M1, M2).
 
-    Answer: `Claimed` or `LogFailed`.
+    Answer: `Claimed` or `LogFailed`. `graph`: the plan that is claimed, if it is not that of the
+    claim before (K2).
     """
 
     token: RequestToken
     choice: RestoreChoice
     unusable: Mapping[CheckpointId, str] = field(default_factory=dict)
+    graph: ExecutionGraph | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -828,11 +872,43 @@ class CheckpointStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RescalePhases:
+    """How long a rescale took, in milliseconds: until additional processes were there, until the
+    record of its round was in the log, until the chains of the old plan had ended, until the new
+    generation was claimed, and until all chains of the new plan ran.
+    """
+
+    prepare_ms: int = 0
+    round_ms: int = 0
+    end_ms: int = 0
+    claim_ms: int = 0
+    deploy_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RescaleStatus:
+    """The last rescale of a run, for users. `number` counts them from 1.
+
+    `parallelism` is what was asked for, by operator. `phase` is one of "prepare", "round", "end",
+    "claim", "deploy" while it is under way, then "done", "failed" (nothing changed) or "taken back"
+    (the new plan did not come to work, the old one runs again); `error` says why.
+    """
+
+    number: int
+    parallelism: Mapping[OperatorId, int]
+    phase: str
+    began: Moment
+    phases: RescalePhases = RescalePhases()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """Snapshot of a job for users: its state, why it is in it, and its chains' counters.
 
     `generation` is the number of the attempt, `restarts` how many were made after failures;
     `waits` holds what stalls, per chain (E5), `transitions` the last changes of state.
+    `parallelism` is that of each operator in the plan at work.
     """
 
     state: JobState
@@ -847,6 +923,8 @@ class JobStatus:
     waits: Mapping[ChainId, tuple[Wait, ...]] = field(default_factory=dict)
     transitions: tuple[Transition, ...] = ()
     checkpoints: CheckpointStatus | None = None
+    rescale: RescaleStatus | None = None
+    parallelism: Mapping[OperatorId, int] = field(default_factory=dict)
 
 
 def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:
@@ -868,6 +946,7 @@ __all__ = [
     "ChainOutcome",
     "ChainReady",
     "ChainReport",
+    "ChainsPrepared",
     "ChannelBroken",
     "CheckpointStatus",
     "ClaimGeneration",
@@ -902,13 +981,18 @@ __all__ = [
     "NextSlice",
     "OutcomeKind",
     "Piece",
+    "PrepareChains",
     "PublishFailed",
     "PublishTokens",
     "ReadSource",
     "RecordAppended",
+    "ReleaseChains",
     "ReportSoon",
     "Request",
     "RequestFailed",
+    "RescalePhases",
+    "RescaleRequested",
+    "RescaleStatus",
     "RollSink",
     "RunItem",
     "SaveSavepoint",
