@@ -2,7 +2,6 @@
 
 from typing import Protocol
 
-from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobOutcome, JobStatus
 
 
@@ -25,12 +24,6 @@ class KernelHandle(Protocol):
         """Make a savepoint while the job goes on (X4). Returns at once.
 
         `status().checkpoints.savepoints` holds its URL when it is there, or why it is not.
-        """
-        ...
-
-    def rescale(self, graph: ExecutionGraph) -> None:
-        """Go on with another parallelism (K2, K3). `graph` is a valid plan of the same job, with
-        other subtasks. Returns at once; `status().rescale` tells what becomes of it.
         """
         ...
 
