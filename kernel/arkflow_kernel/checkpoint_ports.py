@@ -13,6 +13,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from arkflow_kernel.ids import CheckpointId, Generation, MonotonicMs, Sequence
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import WriteReceipt
 from arkflow_kernel.protocol import CommitPermit
 from arkflow_kernel.snapshot import (
@@ -169,11 +170,18 @@ class Staging:
 class CheckpointLog(Protocol):
     """The log of one job, as its coordinator uses it (M1). One call at a time, but `close`."""
 
-    def claim(self, choice: RestoreChoice, unusable: Mapping[CheckpointId, str]) -> Claim:
+    def claim(
+        self,
+        choice: RestoreChoice,
+        unusable: Mapping[CheckpointId, str],
+        graph: ExecutionGraph | None = None,
+    ) -> Claim:
         """Claim the next generation and decide what it restores. Blocks.
 
-        `unusable`: records that a chain could not restore, and why. Raises `RestoreError` if the
-        job must not start so, `StoreError` if the store cannot be reached or trusted.
+        `unusable`: records that a chain could not restore, and why. `graph`: the plan that is
+        claimed from now on, of the same job (K2); None: that of the call before. Raises
+        `RestoreError` if the job must not start so, `StoreError` if the store cannot be reached or
+        trusted.
         """
         ...
 

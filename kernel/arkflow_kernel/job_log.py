@@ -84,11 +84,18 @@ class JobLog:
         self._unsaved: dict[CheckpointId, int] = {}
         self._swept = Generation(0)
 
-    def claim(self, choice: RestoreChoice, unusable: Mapping[CheckpointId, str]) -> Claim:
+    def claim(
+        self,
+        choice: RestoreChoice,
+        unusable: Mapping[CheckpointId, str],
+        graph: ExecutionGraph | None = None,
+    ) -> Claim:
         """See `CheckpointLog.claim`. What the choice says of the start counts once in a run.
 
         Also raises `FencedError`: somebody else claimed the job since the last claim made here.
         """
+        if graph is not None:
+            self._replan(graph)
         self._generation = None
         while True:
             slots = self._log.slots()
@@ -180,6 +187,13 @@ class JobLog:
     def close(self) -> None:
         """See `CheckpointLog.close`."""
         self._files.close()
+
+    def _replan(self, graph: ExecutionGraph) -> None:
+        """The next claim is of this plan, and so are the records after it (K2)."""
+        if graph.job != self._graph.job:
+            raise ProtocolError(f"a plan of job '{graph.job}' in the log of '{self._graph.job}'")
+        self._graph = graph
+        self._plan = plan_of(graph)
 
     def _decide(
         self, slots: list[int], choice: RestoreChoice, unusable: Mapping[CheckpointId, str]

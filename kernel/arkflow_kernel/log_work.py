@@ -35,7 +35,7 @@ def perform_log(log: CheckpointLog, command: LogCommand, clock: Clock) -> Coordi
     try:
         match command:
             case ClaimGeneration():
-                claim = log.claim(command.choice, command.unusable)
+                claim = log.claim(command.choice, command.unusable, command.graph)
                 return Claimed(clock.moment(), command.token, claim)
             case AppendRecord():
                 log.append(command.record)

@@ -247,7 +247,7 @@ class CutRun(SimJob):
         try:
             match command:
                 case ClaimGeneration():
-                    claim = self.log.claim(command.choice, command.unusable)
+                    claim = self.log.claim(command.choice, command.unusable, command.graph)
                     self.process.generation = claim.generation
                     base = self.job.truth.check_claim(self.process, claim)
                     self.restored, self._unread = base, True

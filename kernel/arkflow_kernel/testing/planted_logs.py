@@ -11,6 +11,7 @@ from arkflow_kernel.ids import NO_CHECKPOINT, ChainId, CheckpointId
 from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.job_record import CheckpointEntry, encode
 from arkflow_kernel.log_sweeps import live_objects
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import ChainEnded, ChainReport, CoordinatorCommand, CoordinatorEvent
 from arkflow_kernel.restore_choice import Decision
 from arkflow_kernel.savepoint_files import OBJECT_FOLDER
@@ -121,8 +122,13 @@ class FallsBack(JobLog):
 class ForgetsNumbers(JobLog):
     """Rounds are counted anew after a claim."""
 
-    def claim(self, choice: RestoreChoice, unusable: Mapping[CheckpointId, str]) -> Claim:
-        return replace(super().claim(choice, unusable), last_checkpoint=NO_CHECKPOINT)
+    def claim(
+        self,
+        choice: RestoreChoice,
+        unusable: Mapping[CheckpointId, str],
+        graph: ExecutionGraph | None = None,
+    ) -> Claim:
+        return replace(super().claim(choice, unusable, graph), last_checkpoint=NO_CHECKPOINT)
 
 
 class DecidesBeforeTheClaim(JobLog):

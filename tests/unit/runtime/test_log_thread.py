@@ -10,6 +10,7 @@ from arkflow_kernel.checkpoint_ports import CheckpointLog
 from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import FencedError, StoreError
 from arkflow_kernel.ids import CheckpointId, Generation, RequestToken
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import (
     AppendRecord,
     Claimed,
@@ -38,7 +39,12 @@ class ScriptedLog:
         self.gate: threading.Event | None = None
         self.appending = threading.Event()
 
-    def claim(self, choice: RestoreChoice, unusable: Mapping[CheckpointId, str]) -> Claim:
+    def claim(
+        self,
+        choice: RestoreChoice,
+        unusable: Mapping[CheckpointId, str],
+        graph: ExecutionGraph | None = None,
+    ) -> Claim:
         self._called("claim")
         return Claim(Generation(2))
 
