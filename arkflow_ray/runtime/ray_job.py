@@ -105,6 +105,11 @@ class RayJob(KernelHandle):
             self._savepoints.append(name)
             self._coordinator.actor.savepoint.remote(name)
 
+    def rescale(self, graph: ExecutionGraph) -> None:
+        """See `KernelHandle.rescale`."""
+        with self._lock:
+            self._coordinator.actor.rescale.remote(graph)
+
     def cancel(self) -> None:
         """See `KernelHandle.cancel`."""
         with self._lock:

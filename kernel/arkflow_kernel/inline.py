@@ -10,19 +10,18 @@ as anywhere (H10). Nothing overlaps here: speed is the Ray driver's business.
 from collections import deque
 from collections.abc import Callable
 
-from arkflow_kernel.chain_work import ChainWork, ComponentFactory, LaneName, lane_of
+from arkflow_kernel.chain_work import ChainWork, ComponentFactory
 from arkflow_kernel.checkpoint_ports import JobStore
 from arkflow_kernel.coordinator import JobCoordinator
-from arkflow_kernel.envelope import Data, Envelope
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ComponentError
-from arkflow_kernel.ids import ChainId, ChannelId, Generation, MonotonicMs
+from arkflow_kernel.ids import ChainId, ChannelId, MonotonicMs
+from arkflow_kernel.inline_chain import InlineChain
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
-from arkflow_kernel.lane_schedule import LaneSchedule
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
 from arkflow_kernel.log_work import LogCommand, perform_log
-from arkflow_kernel.plan import ChainPlan, ExecutionGraph
-from arkflow_kernel.ports import Clock, Moment
+from arkflow_kernel.plan import ChannelPlan, ExecutionGraph
+from arkflow_kernel.ports import Clock
 from arkflow_kernel.protocol import (
     Begin,
     CancelRequested,
@@ -32,29 +31,28 @@ from arkflow_kernel.protocol import (
     ChainEvent,
     ChainOutcome,
     ChainReady,
+    ChainsPrepared,
     ConnectChain,
     Control,
     CoordinatorCommand,
     CoordinatorEvent,
     CreditGranted,
-    Deliver,
     DeployChain,
     Emit,
     EndChain,
     EndJob,
     GrantCredit,
-    ItemDone,
     JobOutcome,
     JobStatus,
     KillChain,
-    NextSlice,
     OutcomeKind,
+    PrepareChains,
+    ReleaseChains,
     ReportSoon,
-    Request,
+    RescaleRequested,
     SavepointRequested,
     SendControl,
     StopRequested,
-    Submit,
     Tick,
     deadline,
 )
@@ -74,66 +72,6 @@ def call_directly(
     """Call the work in this thread; time-outs of operators cannot be enforced so."""
     del overdue
     return work()
-
-
-class InlineChain:
-    """One chain of an inline job: its machine, its work, and all that waits for them."""
-
-    def __init__(
-        self, plan: ChainPlan, generation: Generation, work: ChainWork, task: ChainTask
-    ) -> None:
-        self.plan = plan
-        self.generation = generation
-        self.work = work
-        self.task = task
-        self.controls: deque[ChainEvent] = deque()
-        self.events: deque[ChainEvent] = deque()
-        self.outcome: ChainOutcome | None = None
-        self._inputs: dict[ChannelId, deque[Envelope]] = {c.channel: deque() for c in plan.inputs}
-        self._writes: deque[Request] = deque()
-        self._reads: deque[Request] = deque()
-        self._schedule = LaneSchedule(1)
-
-    def order(self, request: Request) -> None:
-        """Queue a request in its lane."""
-        if isinstance(request, Submit | NextSlice):
-            self._schedule.put(request)
-        elif lane_of(request).name is LaneName.READ:
-            self._reads.append(request)
-        else:
-            self._writes.append(request)
-
-    def next_request(self) -> Request | None:
-        """The request to work off now: writes, uploads and publications first, reads last."""
-        if self._writes:
-            return self._writes.popleft()
-        request = self._schedule.next()
-        if request is not None:
-            return request
-        return self._reads.popleft() if self._reads else None
-
-    def answered(self, event: ChainEvent, request: Request) -> None:
-        """A request was worked off."""
-        self.events.append(event)
-        if isinstance(request, Submit | NextSlice):
-            more = isinstance(event, ItemDone) and event.more
-            self._schedule.answered(request.token, more=more)
-
-    def arrived(self, channel: ChannelId, envelope: Envelope) -> None:
-        """An envelope came in one of its channels."""
-        joined = envelope.joined() if isinstance(envelope, Data) else envelope
-        self._inputs[channel].append(joined)
-
-    def next_event(self, moment: Moment) -> ChainEvent | None:
-        """The event to handle now: control first, then answers, then its inputs in turn (T1)."""
-        queue = self.controls or self.events
-        if queue:
-            return queue.popleft()
-        for channel, waiting in list(self._inputs.items()):
-            if waiting and self.task.takes(channel):
-                self._inputs[channel] = self._inputs.pop(channel)  # the last one next time
-                return Deliver(moment, channel, waiting.popleft())
-        return None
 
 
 class InlineJob(KernelHandle):
@@ -161,7 +99,7 @@ class InlineJob(KernelHandle):
         self._observer = observer
         self._coordinator = JobCoordinator(graph, choice=choice)
         self._chains: dict[ChainId, InlineChain] = {}
-        self._ends = {c.channel: c for plan in graph.chains for c in plan.inputs}
+        self._ends: dict[ChannelId, ChannelPlan] = {}
         self._mailbox: deque[CoordinatorEvent] = deque([Begin(clock.moment())])
         self._outcome: JobOutcome | None = None
         self._report_at_ms = MonotonicMs(clock.moment().now_ms + REPORT_INTERVAL_MS)
@@ -174,6 +112,11 @@ class InlineJob(KernelHandle):
     def savepoint(self, name: str) -> None:
         """See `KernelHandle.savepoint`."""
         self._mailbox.append(SavepointRequested(self._clock.moment(), name))
+        self._clock.wake()
+
+    def rescale(self, graph: ExecutionGraph) -> None:
+        """See `KernelHandle.rescale`."""
+        self._mailbox.append(RescaleRequested(self._clock.moment(), graph))
         self._clock.wake()
 
     def cancel(self) -> None:
@@ -285,6 +228,10 @@ class InlineJob(KernelHandle):
             case ConnectChain():
                 connected = ChainConnected(self._clock.moment(), command.token, command.chain)
                 self._mailbox.append(connected)
+            case PrepareChains():  # a chain needs no process here
+                self._mailbox.append(ChainsPrepared(self._clock.moment(), command.token))
+            case ReleaseChains():
+                pass
             case SendControl():
                 control = Control(self._clock.moment(), command.state)
                 self._chains[command.chain].controls.append(control)
@@ -308,6 +255,10 @@ class InlineJob(KernelHandle):
 
     def _deploy(self, command: DeployChain) -> ChainReady | ChainEnded:
         plan = command.plan
+        if any(chain.generation != command.generation for chain in self._chains.values()):
+            self._chains.clear()  # all of them have ended; another plan may have others
+            self._ends.clear()
+        self._ends |= {channel.channel: channel for channel in plan.inputs}
         try:
             objects = None if self._store is None else self._store.objects
             work = ChainWork(
@@ -382,7 +333,6 @@ class InlineRunner(JobRunner):
 
 __all__ = [
     "Caller",
-    "InlineChain",
     "InlineJob",
     "InlineRunner",
     "Observer",

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobOutcome, JobStatus
 
 
@@ -24,6 +25,13 @@ class KernelHandle(Protocol):
         """Make a savepoint while the job goes on (X4). Returns at once.
 
         `status().checkpoints.savepoints` holds its URL when it is there, or why it is not.
+        """
+        ...
+
+    def rescale(self, graph: ExecutionGraph) -> None:
+        """Go on with this plan: the same job with another parallelism (K2, K3). Returns at once.
+
+        It is valid. `status().rescale` tells how that goes; it begins when the job runs.
         """
         ...
 

@@ -695,6 +695,8 @@ CoordinatorEvent = (
     | LogFailed
     | StopRequested
     | SavepointRequested
+    | RescaleRequested
+    | ChainsPrepared
     | CancelRequested
     | Tick
 )
@@ -709,8 +711,10 @@ class DeployChain:
     AFTER the chain's end in the generation before. It restores state, and publishes the tokens that
     its snapshot lists. Answer: `ChainReady`, or `ChainEnded` with the failure.
 
-    `host`: the chain of the attempt before whose process is to run it, because most of its state is
-    there already (K2); None: its own, or a new one. No two chains are given the same host.
+    `host`: the process that is to run it, by the name that it has until then: that of the chain of
+    the attempt before that most of its state is with, or one of `PrepareChains` (K2); a new one if
+    there is none of that name. None: its own, or a new one. No two chains are given the same host,
+    and from then on the process has the name of the chain that it runs.
     """
 
     token: RequestToken
@@ -723,7 +727,7 @@ class DeployChain:
 @dataclass(frozen=True, slots=True)
 class PrepareChains:
     """Request: have processes ready for chains that the next plan adds (K2). Answer:
-    `ChainsPrepared`. The running attempt is not touched.
+    `ChainsPrepared`. The running attempt is not touched. A process is known by its plan's chain.
     """
 
     token: RequestToken
@@ -732,8 +736,9 @@ class PrepareChains:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseChains:
-    """Notification: these chains are in no plan; their processes may go. After a `PrepareChains`
-    that came to nothing, and for chains of the attempt before that the new plan has no more.
+    """Notification: processes that may go, by the names of the chains that they were for.
+    Those of a `PrepareChains` that came to nothing; and, AFTER the `DeployChain`s of another plan,
+    those of the attempt before that have no chain any more.
     """
 
     chains: tuple[ChainId, ...]
@@ -815,6 +820,8 @@ class CollectGarbage:
 CoordinatorCommand = (
     DeployChain
     | ConnectChain
+    | PrepareChains
+    | ReleaseChains
     | SendControl
     | KillChain
     | ClaimGeneration
@@ -831,6 +838,7 @@ class JobState(Enum):
     CREATED = "created"
     DEPLOYING = "deploying"
     RUNNING = "running"
+    RESCALING = "rescaling"
     RESTARTING = "restarting"
     STOPPING = "stopping"
     FINISHED = "finished"

@@ -289,7 +289,7 @@ def test_every_event_has_its_row(document: str, title: str, events: Any) -> None
 def test_every_command_is_a_request_with_its_answer_or_a_notification(document: str) -> None:
     requests = _first_column(_section(document, "Contract"), "request")
     notified = {"Emit", "GrantCredit", "ReportSoon", "SendControl", "EndChain", "EndJob"}
-    notified |= {"CollectGarbage"}
+    notified |= {"CollectGarbage", "ReleaseChains"}
     commands = {*get_args(protocol.ChainCommand), *get_args(protocol.CoordinatorCommand)}
     assert requests | notified == {command.__name__ for command in commands}
     tokens = {c.__name__ for c in commands if hasattr(c, "token") or "token" in c.__slots__}

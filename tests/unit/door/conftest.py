@@ -37,6 +37,9 @@ class ScriptedHandle:
     def savepoint(self, name: str) -> None:
         self.calls.append(("savepoint", name))
 
+    def rescale(self, graph: ExecutionGraph) -> None:
+        self.calls.append(("rescale", graph))
+
     def cancel(self) -> None:
         self.calls.append(("cancel",))
 
