@@ -133,6 +133,10 @@ class ResourceError(ArkflowError):
     """The machine or the cluster lacks something that the job needs."""
 
 
+class MemoryBudgetError(ResourceError):
+    """A process of the job took more memory than the job gives it (R2)."""
+
+
 class ClusterError(ArkflowError):
     """The Ray cluster that the user named cannot be reached."""
 
@@ -164,6 +168,10 @@ class RestoreError(ArkflowError):
     """The job must not start so: what is there cannot be restored like this (M2, M3, M6)."""
 
 
+class RescaleError(ArkflowError):
+    """A running job did not get another parallelism; it goes on as it was (K2)."""
+
+
 class FencedError(ArkflowError):
     """A later claim of the same job was made: this coordinator writes nothing more (M1, D7)."""
 
@@ -192,10 +200,12 @@ __all__ = [
     "CorruptObjectError",
     "FencedError",
     "Issue",
+    "MemoryBudgetError",
     "OperatorTimeoutError",
     "OutputClosedError",
     "ProcessingError",
     "ProtocolError",
+    "RescaleError",
     "ResourceError",
     "RestoreError",
     "SinkError",

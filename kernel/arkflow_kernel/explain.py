@@ -4,7 +4,6 @@ An explanation holds no component's configuration, only the names of the referen
 (`${secret:KAFKA}`), so it is safe to paste into a ticket.
 """
 
-import json
 import re
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -169,7 +168,7 @@ def explain(job: JobSpec, graph: ExecutionGraph) -> Explanation:
         checkpoints=_told(checkpoint),
         checkpoint=checkpoint,
         restart=_restart(graph.restart),
-        placement=_placement(job, graph),
+        placement=_placement(graph),
         lateness=lateness(topology),
     )
 
@@ -361,9 +360,10 @@ def _restart(plan: RestartPlan) -> str:
     return f"{plan.strategy}: {told}"
 
 
-def _placement(job: JobSpec, graph: ExecutionGraph) -> str:
-    count = len(graph.chains)
-    where = job.placement if isinstance(job.placement, str) else json.dumps(job.placement)
+def _placement(graph: ExecutionGraph) -> str:
+    count, plan = len(graph.chains), graph.placement
+    labels = ", ".join(f"{key}={value}" for key, value in plan.labels.items())
+    where = f"{plan.placing.value}, on nodes with {labels}" if labels else plan.placing.value
     return f"{where}: {count} chain{'' if count == 1 else 's'}, one actor each"
 
 

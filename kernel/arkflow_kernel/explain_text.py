@@ -95,7 +95,7 @@ def _chains(chains: list[dict[str, Any]]) -> list[str]:
             told.append(f"{chain['workers']} workers, order kept")
         if chain["key_groups"] is not None:
             told.append("key groups {}-{}".format(*chain["key_groups"]))
-        told += [f"{key} {value:g}" for key, value in chain["resources"].items()]
+        told += [_resource(key, value) for key, value in chain["resources"].items()]
         errors = chain["error_output"]
         told.append(f"errors to {errors}" if errors else "an error fails the job")
         if chain["late_output"]:
@@ -104,6 +104,10 @@ def _chains(chains: list[dict[str, Any]]) -> list[str]:
         lines += _wrap(f"{chain['id']}: {', '.join(told)}", "  ", "      ")
         lines += _wrap(", ".join(chain["tasks"]), "      ", "      ")
     return lines
+
+
+def _resource(name: str, amount: float) -> str:
+    return f"{name} {_bytes(int(amount)) if name == 'memory_bytes' else f'{amount:g}'}"
 
 
 def _edges(edges: list[dict[str, Any]]) -> list[str]:

@@ -15,6 +15,7 @@ from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec, R
 from arkflow_kernel.job_mode import decide_mode, keeps
 from arkflow_kernel.limits import STATE_MEMORY_BYTES
 from arkflow_kernel.operator_config import STATE_OUTPUT_DEFAULT, STATE_OUTPUT_KEY
+from arkflow_kernel.placement_plan import placement_plan
 from arkflow_kernel.plan import (
     ChainPlan,
     CheckpointPlan,
@@ -69,6 +70,7 @@ def build_graph(job: JobSpec, stages_epochs: StagesEpochs = no_sink) -> Executio
         max_parallelism=job.max_parallelism,
         restart=_restart(job.restart),
         checkpoint=_checkpoint(job) if mode is Mode.CHECKPOINT else None,
+        placement=placement_plan(job.placement),
     )
 
 

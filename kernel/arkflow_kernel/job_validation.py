@@ -6,7 +6,7 @@ which is not done here: the kernel knows no component.
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from arkflow_kernel.delivery import (
     Replays,
@@ -31,11 +31,10 @@ from arkflow_kernel.operator_config import (
     STATE_OUTPUT_KEY,
     config_issues,
 )
+from arkflow_kernel.resource_rules import resource_issues
 from arkflow_kernel.stream_compiler import ERROR_SINK_KEY, JOB_ID, WORKERS_KEY
 from arkflow_kernel.time_rules import time_issues
 from arkflow_kernel.topology import Topology, counts_keys, is_aggregate, is_keyed
-
-_STRATEGIES: Final = ("pack", "spread", "strict_spread")
 
 
 def validate_job(
@@ -49,6 +48,7 @@ def validate_job(
     return [
         *_job(job),
         *_settings(job),
+        *resource_issues(topology),
         *durability_issues(job),
         *delivery_issues(job, stages_epochs, replays),
         *_operators(topology),
@@ -81,8 +81,6 @@ def _settings(job: JobSpec) -> Iterator[Issue]:
         yield from _restart(job.restart)
     if job.channel is not None:
         yield from _channel(job.channel)
-    if isinstance(job.placement, dict):
-        yield from _placement(job.placement)
     if job.node_ids is not None and job.rebalance is not None and job.rebalance.mode == "auto":
         text = "`node_ids` pins the tasks, `rebalance: {mode: auto}` moves them; keep one"
         yield Issue("node_ids", text)
@@ -103,15 +101,6 @@ def _channel(channel: ChannelSpec) -> Iterator[Issue]:
     if channel.capacity_bytes is not None and channel.chain_bytes is not None:
         text = "`chain_bytes` has no effect: `capacity_bytes` says what each channel gets"
         yield Issue("channel.chain_bytes", f"{text}; keep one of them", warning=True)
-
-
-def _placement(placement: dict[str, Any]) -> Iterator[Issue]:
-    for key in placement:
-        if key not in ("strategy", "labels"):
-            yield Issue(f"placement.{key}", f"unknown key '{key}'; known: strategy, labels")
-    if placement.get("strategy", "pack") not in _STRATEGIES:
-        text = f"unknown placement strategy; choose one of {', '.join(_STRATEGIES)}"
-        yield Issue("placement.strategy", text)
 
 
 def _operators(topology: Topology) -> Iterator[Issue]:

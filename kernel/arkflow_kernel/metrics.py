@@ -115,6 +115,9 @@ class ChainUsage:
 
     `loop_lag_ms`: how long the question for this report waited until the chain's loop came to it.
     `refused_peers`: connections to its channels that did not prove themselves (H2).
+    `fetched_bytes`: what its states read out of the checkpoint store in this attempt;
+    `reused_bytes`: what they found in the process instead (P1).
+    `throttled_ms`: how long its lanes waited for their share of the CPU (R2).
     """
 
     cpu_ms: int = 0
@@ -122,6 +125,9 @@ class ChainUsage:
     pid: int = 0
     loop_lag_ms: int = 0
     refused_peers: int = 0
+    fetched_bytes: int = 0
+    reused_bytes: int = 0
+    throttled_ms: int = 0
 
 
 __all__ = ["ChainStatistics", "ChainUsage", "ChannelStatistics", "OperatorCounts", "Wait"]

@@ -27,6 +27,7 @@ from arkflow_kernel.limits import (
     ROUND_TIMEOUT_MS,
     STATE_MEMORY_BYTES,
 )
+from arkflow_kernel.placement_plan import PlacementPlan
 
 
 class Mode(Enum):
@@ -339,6 +340,7 @@ class ExecutionGraph:
     max_parallelism: int
     restart: RestartPlan = RestartPlan()
     checkpoint: CheckpointPlan | None = None
+    placement: PlacementPlan = PlacementPlan()
 
     def chain(self, chain: ChainId) -> ChainPlan:
         """The plan of one chain; KeyError if it is not of this job."""

@@ -4,9 +4,9 @@ Rules
 - The first restart after a quiet time, or after a checkpoint was completed, is immediate; the
   following ones wait, longer each time.
 - What trying again cannot heal ends the job: a wrong configuration, a bad row that nobody takes, a
-  reader of stdout that has gone, a first deployment that fails (nothing was read, and whoever
-  started the job reads the error), and one operator that fails three attempts in a row with the
-  same error and no progress between.
+  reader of stdout that has gone, a memory budget that was exceeded (R2), a first deployment that
+  fails (nothing was read, and whoever started the job reads the error), and one operator that fails
+  three attempts in a row with the same error and no progress between.
 - A lost process or a broken channel is never deterministic, nor is an object of a checkpoint that
   cannot be read: the next claim passes its record over, or refuses to go on (M2).
 """
@@ -22,6 +22,7 @@ from arkflow_kernel.errors import (
     ConfigError,
     CorruptObjectError,
     FencedError,
+    MemoryBudgetError,
     OutputClosedError,
     ProcessingError,
     RestoreError,
@@ -30,7 +31,7 @@ from arkflow_kernel.ids import NO_CHECKPOINT, CheckpointId, MonotonicMs
 from arkflow_kernel.limits import DETERMINISTIC_ATTEMPTS
 from arkflow_kernel.plan import RestartPlan
 
-_HOPELESS = (ConfigError, BadRowError, OutputClosedError, RestoreError)
+_HOPELESS = (ConfigError, BadRowError, MemoryBudgetError, OutputClosedError, RestoreError)
 _LOST = (ActorLostError, ChannelError, CorruptObjectError)
 
 

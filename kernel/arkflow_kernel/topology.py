@@ -143,9 +143,10 @@ class Topology:
         return self.job.parallelism if own is None else own
 
     def resources(self, operator: str) -> ResourcesSpec | None:
-        """What each task of an operator asks for: its own value, else the job's."""
+        """What each task of an operator asks for: its own value, else the job's; None: nothing."""
         own = self.operators[operator].resources
-        return self.job.resources if own is None else own
+        asked = self.job.resources if own is None else own
+        return None if asked == ResourcesSpec() else asked
 
     def key_fields(self, edge: EdgeSpec) -> tuple[str, ...]:
         """Columns by which the rows of an edge are partitioned: the key of its target (G2)."""
