@@ -32,6 +32,7 @@ from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
     CommitPermit,
     ControlState,
+    Desired,
     PublishTokens,
     SnapshotUploaded,
     UploadSnapshot,
@@ -119,6 +120,8 @@ class ChainRounds:
         self._aligner = Aligner(channel.channel for channel in plan.inputs)
         self._cuts: deque[Cut] = deque()
         self._begun = NO_CHECKPOINT
+        self._held = NO_CHECKPOINT
+        self._stops = False
         self._failed = NO_CHECKPOINT
         self._completed = NO_CHECKPOINT
         self._answer: RoundAnswer | None = None
@@ -128,13 +131,26 @@ class ChainRounds:
             for sink in plan.sinks
             if sink.exactly_once
         }
+        self._left: list[LaneSnapshot] = []
+        self._left_told: CheckpointId | None = None
         if restored.snapshot is not None:
             self._objects = {ref.name: ref for ref in restored.snapshot.objects}
-            for lane in restored.snapshot.lanes:
-                known = self._lanes.get(OutputId(lane.sink))
-                if known is not None and known.lane == lane.lane:
-                    epochs = [token.epoch for token in lane.tokens]
-                    known.published_upto = max(epochs, default=lane.published_upto)
+            self._take_over(restored.snapshot.lanes)
+
+    def _take_over(self, lanes: Iterable[LaneSnapshot]) -> None:
+        """Go on behind what the driver has published of the restored lanes (X5).
+
+        Lanes that no subtask writes to any more are told once more, without their tokens.
+        """
+        for lane in lanes:
+            own = self._lanes.get(OutputId(lane.sink))
+            if own is None:
+                continue
+            published = lane.without_tokens()
+            if own.lane == lane.lane:
+                own.published_upto = published.published_upto
+            else:
+                self._left.append(published)
 
     # --- triggers ------------------------------------------------------------------------------
 
@@ -142,6 +158,9 @@ class ChainRounds:
         """What the coordinator says of rounds: all of it only grows."""
         self._failed = max(self._failed, control.failed_upto, key=int)
         self._completed = max(self._completed, control.completed_upto, key=int)
+        self._stops |= control.desired in (Desired.STOP, Desired.DRAIN)
+        if self._left_told is not None and self._left_told <= self._completed:
+            self._left = []
         self._aligner.over(max(self._failed, self._completed, key=int))
 
     def due(self, control: ControlState | None) -> Barrier | None:
@@ -151,6 +170,14 @@ class ChainRounds:
         if control.round_id <= max(self._begun, self._failed, key=int):
             return None
         return Barrier(control.round_id, self._generation, control.round_kind)
+
+    @property
+    def holds(self) -> bool:
+        """Nothing may follow the newest cut: it is of a rescale's round, which has not failed (K2).
+
+        A stop ends that: what was to follow the round is not to come.
+        """
+        return self._held > self._failed and not self._stops
 
     def paused(self, channel: ChannelId) -> bool:
         """Whether an input waits for the barriers of others (B1)."""
@@ -166,6 +193,7 @@ class ChainRounds:
         """The seal of a round goes to the lane: this is its cut (B0)."""
         assert barrier.round_id > self._begun
         self._begun = barrier.round_id
+        self._held = self._begun if barrier.kind is RoundKind.RESCALE else NO_CHECKPOINT
         self._cuts.append(Cut(barrier.round_id, barrier.kind, place, now_ms))
 
     def item_done(self, now_ms: MonotonicMs) -> None:
@@ -230,6 +258,8 @@ class ChainRounds:
         listed = {run.object for state in states for run in state.runs}
         self._objects = {name: ref for name, ref in self._objects.items() if name in listed}
         place = cut.place
+        if self._left_told is None:
+            self._left_told = cut.round_id
         return ChainSnapshot(
             self._plan.chain,
             self._plan.tasks,
@@ -237,7 +267,7 @@ class ChainRounds:
             place.inputs,
             place.finished,
             states,
-            tuple(lane.snapshot() for lane in self._lanes.values()),
+            (*(lane.snapshot() for lane in self._lanes.values()), *self._left),
             tuple(self._objects[name] for name in sorted(listed)),
             place.times,
             place.watermark,
@@ -290,6 +320,7 @@ class ChainRounds:
         numbers = [cut.round_id for cut in self._cuts]
         assert numbers == sorted(set(numbers))
         assert not numbers or numbers[-1] <= self._begun
+        assert self._held in (NO_CHECKPOINT, self._begun), "only the newest cut is held"
         assert sum(cut.uploading_ms is not None for cut in self._cuts) <= 1
         for lane in self._lanes.values():
             epochs = [token.epoch for token in lane.tokens]

@@ -4,6 +4,7 @@ It takes one event and returns commands. Every transition has a cause and is kep
 
     CREATED ─Begin─▶ DEPLOYING ─all connected─▶ RUNNING ─stop─▶ STOPPING
     DEPLOYING or RUNNING ─a chain failed─▶ RESTARTING ─all ended, waited─▶ DEPLOYING
+    RUNNING ─rescale─▶ RESCALING ─all ended─▶ DEPLOYING, or ─it failed─▶ RUNNING
     any of these ─cancel─▶ STOPPING
     any of these ─all chains ended, no restart─▶ FINISHED | STOPPED | FAILED | CANCELLED
 
@@ -15,27 +16,25 @@ Rules
   chain has ended (D4) and the restart strategy's wait is over (D3).
 - An attempt begins where the log says, or in ack mode where sources are settled; the transition's
   cause says which.
+- A rescale puts another plan in the place of the one at work; `job_rescale` knows how far it is.
 - Chains hear one level-triggered state, repeated with every report (B2): a lost message heals.
 - A chain that is not heard of for `HEARTBEAT_TIMEOUT_MS` is killed (D2).
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.errors import ArkflowError, CorruptObjectError
-from arkflow_kernel.ids import (
-    FIRST_GENERATION,
-    NO_CHECKPOINT,
-    Generation,
-    MonotonicMs,
-)
+from arkflow_kernel.ids import FIRST_GENERATION, Generation, MonotonicMs
+from arkflow_kernel.job_claims import JobClaims
 from arkflow_kernel.job_facts import JobFacts
+from arkflow_kernel.job_failures import JobEnd, JobFailures
 from arkflow_kernel.job_requests import JobRequests
+from arkflow_kernel.job_rescale import JobRescale
 from arkflow_kernel.job_rounds import GARBAGE, JobRounds
-from arkflow_kernel.limits import (
-    TEARDOWN_TIMEOUT_MS,
-)
+from arkflow_kernel.limits import TEARDOWN_TIMEOUT_MS
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import (
@@ -50,7 +49,6 @@ from arkflow_kernel.protocol import (
     ConnectChain,
     CoordinatorCommand,
     CoordinatorEvent,
-    DeployChain,
     Desired,
     EndJob,
     JobOutcome,
@@ -67,11 +65,8 @@ from arkflow_kernel.protocol import (
     Tick,
     deadline,
 )
-from arkflow_kernel.restart import GiveUp, RestartStrategy
 from arkflow_kernel.restart_positions import RestartPositions
 from arkflow_kernel.snapshot import NEWEST, RestoreChoice
-
-_END_STATE = {kind: JobState(kind.value) for kind in OutcomeKind}
 
 
 class JobCoordinator:
@@ -91,16 +86,18 @@ class JobCoordinator:
         started: bool = False,
         teardown_timeout_ms: int = TEARDOWN_TIMEOUT_MS,
     ) -> None:
-        self._graph = graph
+        self._keeps_nothing = graph.checkpoint is not None and graph.checkpoint.ephemeral
         self._teardown_timeout_ms = teardown_timeout_ms
-        self._chains = [plan.chain for plan in graph.chains]
-        plan = graph.checkpoint
-        self._rounds = None if plan is None else JobRounds(plan, choice)
+        self._claims = JobClaims(graph, choice)
+        self._rounds = None if graph.checkpoint is None else JobRounds(graph.checkpoint)
         self._attempt = Attempt.of(generation, () if self._rounds else graph.chains)
-        self._strategy = RestartStrategy(graph.restart)
         self._positions = RestartPositions(graph)
         self._job = JobFacts(started)
         self._requests = JobRequests(f"coordinator of job '{graph.job}'")
+        self._rescale = JobRescale(graph, self._job, self._requests, self._rounds)
+        self._failures = JobFailures(
+            graph.restart, self._job, self._rescale, self._rounds, self._positions
+        )
         self._commands: list[CoordinatorCommand] = []
         self._handlers: dict[type, Callable[[Any], None]] = {
             Begin: self._on_begin,
@@ -113,8 +110,8 @@ class JobCoordinator:
             SavepointSaved: self._on_log_answer,
             LogFailed: self._on_log_answer,
             SavepointRequested: self._on_savepoint_requested,
-            RescaleRequested: lambda _: None,
-            ChainsPrepared: lambda _: None,
+            RescaleRequested: lambda event: self._rescale.want(event.graph, event.at),
+            ChainsPrepared: self._on_chains_prepared,
             StopRequested: self._on_stop_requested,
             CancelRequested: self._on_cancel_requested,
             Tick: self._on_tick,
@@ -127,6 +124,8 @@ class JobCoordinator:
             return []
         self._commands = []
         self._handlers[type(event)](event)
+        if not self.ended:
+            self._commands += self._rescale.begin(self._attempt, event.at)
         if self._rounds is not None and not self.ended:
             self._step(self._rounds, event.at)
         return self._commands
@@ -141,18 +140,19 @@ class JobCoordinator:
     @property
     def ended(self) -> bool:
         """The job is over."""
-        return self._job.state in _END_STATE.values()
+        return self._job.ended
 
     def status(self) -> JobStatus:
         """An immutable snapshot for users. Counters are those of the running attempt."""
-        attempt, rounds = self._attempt, self._rounds
-        checkpoints = None if rounds is None else rounds.status()
-        return self._job.status(attempt.generation, attempt.ready_count, checkpoints)
+        checkpoints = None if self._rounds is None else self._rounds.status()
+        attempt, rescale = self._attempt, self._rescale
+        known = self._job.status(attempt.generation, attempt.ready_count, checkpoints)
+        return replace(known, rescale=rescale.status, parallelism=rescale.parallelism)
 
     def validate(self) -> None:
         """Assert the invariants; called after every event in tests."""
         attempt, job = self._attempt, self._job
-        if job.state is JobState.RUNNING:
+        if job.state in (JobState.RUNNING, JobState.RESCALING):
             assert attempt.all_ready
             assert attempt.all_connected
             assert attempt.failure is None
@@ -160,6 +160,7 @@ class JobCoordinator:
             assert attempt.over or not self._requests.any, "something deployed has not ended"
         if self._rounds is not None:
             self._rounds.validate()
+        self._rescale.validate()
         assert (job.restart_at_ms is not None) <= (job.state is JobState.RESTARTING)
         assert attempt.generation == attempt.control.generation
 
@@ -170,37 +171,46 @@ class JobCoordinator:
         if self._rounds is None:
             self._deploy(self._attempt.generation, event.at, "begin")
         else:
-            self._claim(self._rounds, event.at, "begin")
+            self._claim(event.at, "begin")
 
-    def _claim(self, rounds: JobRounds, at: Moment, cause: str) -> None:
+    def _claim(self, at: Moment, cause: str) -> None:
         """Ask the log for the next generation; the chains of the one before have all ended."""
         self._job.go(JobState.DEPLOYING, f"{cause}: the log is asked where to begin", at)
         self._job.claiming = self._requests.token()
-        self._commands.append(rounds.claim(self._job.claiming))
+        self._rescale.claiming(at)
+        graph = self._rescale.next_plan()
+        self._commands.append(self._claims.claim(self._job.claiming, graph))
 
     def _on_claimed(self, event: Claimed) -> None:
         job, rounds = self._job, self._rounds
         if rounds is None or event.token != job.claiming:
             return
         job.claiming = None
-        rounds.claimed(event.claim, self._chains)
+        claims = self._claims
+        claims.claimed(event.claim)
+        rounds.claimed(event.claim, (plan.chain for plan in self._rescale.graph.chains))
         self._commands.append(GARBAGE)
-        if rounds.finished:
-            self._end(OutcomeKind.FINISHED, f"already finished at {rounds.source}", event.at)
-        elif job.wanted is not Desired.RUN:
-            self._end(OutcomeKind.STOPPED, "a stop was requested before it was deployed", event.at)
+        if claims.finished:
+            self._end(
+                JobEnd(OutcomeKind.FINISHED, f"already finished at {claims.source}"), event.at
+            )
+        elif job.wanted is not Desired.RUN and not self._rescale.goes_on:
+            cause = "a stop was requested before it was deployed"
+            self._end(JobEnd(OutcomeKind.STOPPED, cause), event.at)
         else:
-            self._deploy(event.claim.generation, event.at, rounds.sentence(event.at))
+            self._deploy(event.claim.generation, event.at, claims.sentence(event.at))
 
     def _deploy(self, generation: Generation, at: Moment, cause: str) -> None:
         """Start an attempt; the chains of the one before have all ended."""
-        self._attempt = Attempt.of(generation, self._graph.chains)
         self._requests.begin_attempt()
         self._job.go(JobState.DEPLOYING, cause, at)
-        for plan in self._graph.chains:
-            token = self._requests.ask(plan.chain)
-            restored = (self._rounds or self._positions).restored_chain(plan)
-            self._commands.append(DeployChain(token, plan, self._attempt.generation, restored))
+        graph = self._rescale.next_plan()
+        self._attempt = Attempt.of(generation, graph.chains)
+        self._attempt.note(self._job.wanted)
+        self._job.keep(self._attempt.chains)
+        self._positions.replanned(graph)
+        begins = self._positions if self._rounds is None else self._claims
+        self._commands += self._rescale.deployment(generation, begins.restored_chain, at)
 
     def _on_chain_ready(self, event: ChainReady) -> None:
         if not self._answered(event):
@@ -214,12 +224,12 @@ class JobCoordinator:
                 self._commands.append(ConnectChain(self._requests.ask(chain), chain))
 
     def _on_chain_connected(self, event: ChainConnected) -> None:
-        if not self._answered(event):
-            return
-        if not self._attempt.connected(event.chain, event.at.now_ms):
+        news = self._answered(event)
+        if not news or not self._attempt.connected(event.chain, event.at.now_ms):
             return
         self._job.started = True
         stopping = self._job.wanted is not Desired.RUN
+        self._rescale.runs(event.at)
         cause = f"all {len(self._attempt.chains)} chains are ready"
         self._job.go(JobState.STOPPING if stopping else JobState.RUNNING, cause, event.at)
         if self._rounds is not None:
@@ -265,6 +275,7 @@ class JobCoordinator:
         self._commands += rounds.step(self._requests.token(), at.now_ms)
         if self._attempt.control.merged(rounds.control) != self._attempt.control:
             self._commands += self._attempt.tell(rounds.control)
+        self._commands += self._rescale.look(at)
         if rounds.failure is not None:
             self._attempt.failed(rounds.failure)
             self._attempt_failed(at)
@@ -279,6 +290,7 @@ class JobCoordinator:
         elif rounds.answered(event, event.at):
             if isinstance(event, RecordAppended):
                 self._commands.append(GARBAGE)
+                self._rescale.proven()
             if self._attempt.over and not self._attempt.given_up:  # that was the epilogue
                 self._attempt_over(event.at)
 
@@ -288,19 +300,24 @@ class JobCoordinator:
         if self._rounds is not None:
             self._rounds.savepoints.want(event.name)
 
+    def _on_chains_prepared(self, event: ChainsPrepared) -> None:
+        self._commands += self._rescale.prepared(event, self._attempt)
+
     def _on_stop_requested(self, event: StopRequested) -> None:
         job, rounds = self._job, self._rounds
         if job.wanted >= Desired.STOP:
             return
-        ephemeral = self._graph.checkpoint is not None and self._graph.checkpoint.ephemeral
-        job.wanted = Desired.DRAIN if event.drain or ephemeral else Desired.STOP
+        job.wanted = Desired.DRAIN if event.drain or self._keeps_nothing else Desired.STOP
         if rounds is not None:
             rounds.savepoints.want_at_end(event.savepoint)
-        if job.state is JobState.RUNNING:
+        if job.state is JobState.RESCALING and self._rescale.goes_on:
+            pass  # the next plan is told to stop
+        elif job.state in (JobState.RUNNING, JobState.RESCALING):
+            self._commands += self._rescale.fail("a stop was requested", event.at)
             job.go(JobState.STOPPING, "a stop was requested", event.at)
             self._commands += self._attempt.want(job.wanted)
         elif job.restart_at_ms is not None:
-            self._stopped(event.at)
+            self._end(self._failures.stopped(), event.at)
         elif not self._attempt.given_up and job.claiming is None:
             self._attempt.note(job.wanted)
 
@@ -309,8 +326,9 @@ class JobCoordinator:
         if job.wanted is Desired.CANCEL:
             return
         job.wanted = Desired.CANCEL
+        self._commands += self._rescale.fail("a cancel was requested", event.at)
         if self._attempt.over or job.state is JobState.CREATED:
-            self._end(OutcomeKind.CANCELLED, "a cancel was requested", event.at)
+            self._end(JobEnd(OutcomeKind.CANCELLED, "a cancel was requested"), event.at)
             return
         job.go(JobState.STOPPING, "a cancel was requested", event.at)
         self._attempt.failure = None  # whatever failed before, the user wants no more of the job
@@ -320,6 +338,7 @@ class JobCoordinator:
 
     def _attempt_failed(self, at: Moment) -> None:
         self._commands += self._attempt.give_up(at.now_ms, self._teardown_timeout_ms)
+        self._commands += self._rescale.fail(self._attempt.failure_text(), at)
         if self._job.state is not JobState.STOPPING:
             self._job.go(JobState.RESTARTING, self._attempt.failure_text(), at)
 
@@ -331,66 +350,46 @@ class JobCoordinator:
         if error is not None:
             self._failed(error, self._attempt.failure_text(), at)
             return
-        worst = self._attempt.worst()
+        worst, goes_on = self._attempt.worst(), self._rescale.goes_on
         if rounds is not None and worst is not OutcomeKind.CANCELLED:
-            if not rounds.busy and (last := rounds.epilogue(self._requests.token())) is not None:
-                self._commands.append(last)
+            if not rounds.busy:
+                self._commands += rounds.epilogue(self._requests.token(), goes_on=goes_on)
             if rounds.busy:
                 return
-        self._end(worst, f"every chain {worst.value}", at)
+        if goes_on and not (rounds is None and worst is OutcomeKind.FINISHED):
+            self._begin_attempt(at, "a rescale")
+        else:
+            self._end(JobEnd(worst, f"every chain {worst.value}"), at)
 
     def _failed(self, error: ArkflowError, text: str, at: Moment) -> None:
         """An attempt failed and is over, or could not even begin."""
-        job, rounds, self._job.trouble = self._job, self._rounds, text
-        if isinstance(error, CorruptObjectError) and rounds is not None:
-            rounds.broken(error)
-        if job.state is JobState.STOPPING:  # what was to end in order did not
-            cause = f"{error}; it is not restarted: a {job.wanted.name.lower()} was requested"
-            self._end(OutcomeKind.FAILED, cause, at, error)
-            return
-        saved = NO_CHECKPOINT if rounds is None else rounds.status().last
-        progress = self._positions.progress()
-        verdict = self._strategy.failed(
-            error, at.now_ms, started=job.started, progress=progress, saved=saved
-        )
-        if isinstance(verdict, GiveUp):
-            if job.restarts:  # else the error says it all
-                error.add_note(f"the job ends: {verdict.reason}")
-            self._end(OutcomeKind.FAILED, f"{error}; {verdict.reason}", at, error)
-            return
-        if job.wanted is not Desired.RUN:
-            self._stopped(at)
-            return
-        job.restart_at_ms = MonotonicMs(at.now_ms + verdict.delay_ms)
-        wait = f"in {verdict.delay_ms / 1000:g} s" if verdict.delay_ms else "at once"
-        job.go(JobState.RESTARTING, f"{text}; the next attempt starts {wait}", at)
-        if not verdict.delay_ms:
+        if isinstance(error, CorruptObjectError):
+            self._claims.broken(error)
+        end = self._failures.judged(error, text, at)
+        if end is not None:
+            self._end(end, at)
+        elif self._job.restart_at_ms == at.now_ms:
             self._restart(at)
 
     def _restart(self, at: Moment) -> None:
         self._job.restart_at_ms = None
         self._job.restarts += 1
-        cause = f"restart {self._job.restarts}"
+        self._begin_attempt(at, f"restart {self._job.restarts}")
+
+    def _begin_attempt(self, at: Moment, cause: str) -> None:
+        """One more, where the log says, or where sources are settled."""
         if self._rounds is not None:
-            self._claim(self._rounds, at, cause)
+            self._claim(at, cause)
         else:
             cause = f"{cause}: {self._positions.sentence(at.now_ms)}"
             self._deploy(Generation(self._attempt.generation + 1), at, cause)
 
-    def _stopped(self, at: Moment) -> None:
-        text = f"{self._job.trouble}; it is not restarted: a stop was requested"
-        self._end(OutcomeKind.STOPPED, text, at)
-
-    def _end(
-        self, kind: OutcomeKind, cause: str, at: Moment, error: ArkflowError | None = None
-    ) -> None:
-        self._job.error, self._job.restart_at_ms, self._job.claiming = error, None, None
-        self._job.go(_END_STATE[kind], cause, at)
+    def _end(self, end: JobEnd, at: Moment) -> None:
+        self._job.end(end.kind, end.cause, at, end.error)
+        self._rescale.ended(end.cause, at)
         if self._rounds is not None:
-            self._rounds.savepoints.ended(cause)
-        self._commands.append(EndJob(JobOutcome(kind, error)))
-
-    # --- small things --------------------------------------------------------------------------
+            self._rounds.savepoints.ended(end.cause)
+        self._commands.append(EndJob(JobOutcome(end.kind, end.error)))
 
     def _answered(self, event: ChainReady | ChainConnected) -> bool:
         """Whether the answer is news: not of an attempt before, and its chain has not ended."""

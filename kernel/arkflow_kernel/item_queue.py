@@ -74,6 +74,11 @@ class ItemQueue:
         return len(self._items) == self._seals
 
     @property
+    def nothing_behind_seal(self) -> bool:
+        """Nothing was submitted after the newest seal."""
+        return not self._items or self._items[-1].checkpoint is not None
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of the batches in work or waiting, and of their slices that have not left."""
         batches = sum(item.batch.size_bytes for item in self._items if item.batch is not None)

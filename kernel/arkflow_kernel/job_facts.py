@@ -4,6 +4,7 @@ A part of `coordinator.py`. Every change of state has a cause and is kept.
 """
 
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from arkflow_kernel.errors import ArkflowError
@@ -17,9 +18,11 @@ from arkflow_kernel.protocol import (
     Desired,
     JobState,
     JobStatus,
+    OutcomeKind,
     Transition,
 )
 
+_END_STATE = {kind: JobState(kind.value) for kind in OutcomeKind}
 _NEVER = Moment(MonotonicMs(0), WallMs(0))
 
 
@@ -54,6 +57,28 @@ class JobFacts:
         self._changes += 1
         self._transitions.append(Transition(self._changes, at, self.state, state, cause))
         self.state, self.cause, self.since = state, cause, at
+
+    def waits_for_restart(self, delay_ms: int, at: Moment) -> None:
+        """The attempt is over, as `trouble` says, and another one follows."""
+        self.restart_at_ms = MonotonicMs(at.now_ms + delay_ms)
+        wait = f"in {delay_ms / 1000:g} s" if delay_ms else "at once"
+        self.go(JobState.RESTARTING, f"{self.trouble}; the next attempt starts {wait}", at)
+
+    def end(self, kind: OutcomeKind, cause: str, at: Moment, error: ArkflowError | None) -> None:
+        """The job is over."""
+        self.error, self.restart_at_ms, self.claiming = error, None, None
+        self.go(_END_STATE[kind], cause, at)
+
+    @property
+    def ended(self) -> bool:
+        """The job is over."""
+        return self.state in _END_STATE.values()
+
+    def keep(self, chains: Container[ChainId]) -> None:
+        """Forget what chains said that are not in the plan any more."""
+        for told in (self.statistics, self.usage, self.waits):
+            for gone in [chain for chain in told if chain not in chains]:
+                del told[gone]
 
     def heard(self, report: ChainReport) -> None:
         """A chain said how it is."""

@@ -1,4 +1,4 @@
-"""The checkpoints of a job in checkpoint mode: claims, rounds, records, savepoints (B4-B6, T3, X4).
+"""The rounds of a job in checkpoint mode: records, savepoints, the last round (B4-B6, T3, X4).
 
 A part of `coordinator.py`, which asks it after every event what is to be done next (`step`) and
 what chains are to know (`control`). One request to the log is under way at a time.
@@ -7,11 +7,13 @@ what chains are to know (`control`). One request to the log is under way at a ti
          └─declined or too late─▶ failed: nothing is undone, the next one follows
 
 When every chain is drained, a closing round follows: `FINAL` if the data ended by themselves. Its
-completion lets the chains publish and end; what is left for the log then is the epilogue.
+completion lets the chains publish and end; what is left for the log then is the epilogue. The round
+of a rescale closes the plan at work in the same way, while the data are held where they are (K2).
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, replace
+from enum import Enum
 
 from arkflow_kernel.barrier import BarrierCoordinator, Round
 from arkflow_kernel.envelope import RoundKind
@@ -32,13 +34,12 @@ from arkflow_kernel.ids import (
 )
 from arkflow_kernel.job_savepoints import JobSavepoints
 from arkflow_kernel.limits import CLOSING_RETRY_MS
-from arkflow_kernel.plan import ChainPlan, CheckpointPlan
+from arkflow_kernel.plan import CheckpointPlan
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import (
     AppendRecord,
     ChainReport,
     CheckpointStatus,
-    ClaimGeneration,
     CollectGarbage,
     ControlState,
     CoordinatorCommand,
@@ -50,26 +51,29 @@ from arkflow_kernel.protocol import (
     deadline,
 )
 from arkflow_kernel.snapshot import (
-    NEWEST,
-    NOTHING_RESTORED,
     ChainSnapshot,
     CheckpointPhases,
     CheckpointRecord,
     Claim,
-    RestoreChoice,
-    RestoredChain,
-    RestoredJob,
 )
 
 
-class JobRounds:
-    """One per run of a job. `failure` is set when an attempt must end because rounds fail."""
+class RescaleRound(Enum):
+    """The round of a rescale. `NONE`: there is none, or it has failed."""
 
-    def __init__(self, plan: CheckpointPlan, choice: RestoreChoice) -> None:
+    NONE = "none"
+    WANTED = "wanted"
+    OPEN = "open"
+    RECORDED = "recorded"
+
+
+class JobRounds:
+    """One per run of a job. `failure` is set when an attempt must end because rounds fail;
+    `no_rescale` says why the last rescale that was wanted has no round.
+    """
+
+    def __init__(self, plan: CheckpointPlan) -> None:
         self._plan = plan
-        self._choice = choice
-        self._unusable: dict[CheckpointId, str] = {}
-        self._claim: Claim | None = None
         self._chains: tuple[ChainId, ...] = ()
         self._rounds = BarrierCoordinator((), timeout_ms=plan.timeout_ms)
         self._control = ControlState(Generation(0))
@@ -80,65 +84,24 @@ class JobRounds:
         self._last: CheckpointRecord | None = None
         self._savepoints = JobSavepoints()
         self._closing_failed = False
+        self._rescale = RescaleRound.NONE
         self._status = CheckpointStatus()
+        self.no_rescale = ""
         self.failure: ArkflowError | None = None
-
-    # --- claims --------------------------------------------------------------------------------
-
-    def claim(self, token: RequestToken) -> ClaimGeneration:
-        """The request that begins an attempt. A user's choice holds for the first one only."""
-        choice = self._choice if self._claim is None else NEWEST
-        return ClaimGeneration(token, choice, dict(self._unusable))
 
     def claimed(self, claim: Claim, chains: Iterable[ChainId]) -> None:
         """The next attempt may be deployed; what is under way of the one before is forgotten."""
-        self._claim, self._chains = claim, tuple(chains)
+        self._chains = tuple(chains)
         self._savepoints.want_again()
         self._rounds = BarrierCoordinator(
             self._chains, last=claim.last_checkpoint, timeout_ms=self._plan.timeout_ms
         )
         self._control = ControlState(claim.generation)
         self._next_ms = self._asked = self._appending = self.failure = None
-        self._closing_failed = False
+        self._closing_failed, self._rescale = False, RescaleRound.NONE
         self._reports.clear()
-        self._status = replace(self._status, restored=self.source, failures=0, error=None)
-
-    @property
-    def restored(self) -> RestoredJob | None:
-        """What the attempt begins from."""
-        return None if self._claim is None else self._claim.restored
-
-    @property
-    def source(self) -> str | None:
-        """What that is, as users know it."""
-        return None if self.restored is None else self.restored.source
-
-    @property
-    def finished(self) -> bool:
-        """The data had ended, and everything is published: there is nothing left to do (T3)."""
-        restored = self.restored
-        return restored is not None and restored.kind is RoundKind.FINAL and not restored.tokens
-
-    def restored_chain(self, plan: ChainPlan) -> RestoredChain:
-        """What a chain begins from."""
-        restored = self.restored
-        chain = NOTHING_RESTORED if restored is None else restored.chain(plan.chain)
-        upto = None if self._claim is None else self._claim.last_checkpoint
-        return replace(chain, logged_upto=upto)
-
-    def sentence(self, at: Moment) -> str:
-        """For the log: where the attempt begins, and what the claim found."""
-        restored = self.restored
-        begins = "starts from the beginning"
-        if restored is not None:
-            begins = f"continues from {restored.told(at.wall_ms)}"
-        notes = () if self._claim is None else self._claim.notes
-        return "; ".join((begins, *notes))
-
-    def broken(self, error: CorruptObjectError) -> None:
-        """A chain could not restore what the record lists: the next claim hears of it (M2)."""
-        if self.restored is not None:
-            self._unusable[self.restored.checkpoint] = error.message
+        source = None if claim.restored is None else claim.restored.source
+        self._status = replace(self._status, restored=source, failures=0, error=None)
 
     # --- what comes in -------------------------------------------------------------------------
 
@@ -189,7 +152,10 @@ class JobRounds:
             return
         self._merge(completed_upto=record.checkpoint)
         self._savepoints.recorded(record)
-        if round_.closing:
+        rescales = round_.kind is RoundKind.RESCALE and self._rescale is RescaleRound.OPEN
+        if rescales:
+            self._rescale = RescaleRound.RECORDED
+        if round_.closing or rescales:
             self._merge(desired=Desired.END)
         due_ms = max(round_.opened_ms + self._plan.interval_ms, at.now_ms)
         self._next_ms = MonotonicMs(due_ms)
@@ -242,6 +208,8 @@ class JobRounds:
         failures = self._status.failures + (not unreachable)
         self._status = replace(self._status, failures=failures, error=text)
         self._closing_failed = round_.closing
+        if round_.kind is RoundKind.RESCALE:
+            self.forget_rescale(text)
         retry_ms = now_ms + CLOSING_RETRY_MS if round_.closing else round_.opened_ms
         interval_ms = 0 if round_.closing else self._plan.interval_ms
         self._next_ms = MonotonicMs(max(retry_ms + interval_ms, now_ms))
@@ -256,9 +224,13 @@ class JobRounds:
             return
         due = now_ms >= self._next_ms
         if self._drained:
+            self.forget_rescale("the data have ended")
             if due or not self._closing_failed:
                 kind, name = self._closing()
                 self._opened(self._rounds.open(kind, now_ms, savepoint=name, closing=True))
+        elif self._rescale is RescaleRound.WANTED:
+            self._rescale = RescaleRound.OPEN
+            self._opened(self._rounds.open(RoundKind.RESCALE, now_ms))
         elif (name := self._savepoints.next_wanted()) is not None:
             self._opened(self._rounds.open(RoundKind.SAVEPOINT, now_ms, savepoint=name))
         elif due:
@@ -277,27 +249,41 @@ class JobRounds:
         )
         self._control = self._control.merged(control)
 
-    def epilogue(self, token: RequestToken) -> CoordinatorCommand | None:
-        """What is left for the log when every chain has ended in order; None: nothing.
+    def epilogue(self, token: RequestToken, *, goes_on: bool) -> Iterator[CoordinatorCommand]:
+        """What is left for the log when every chain has ended in order: one request, or none.
 
-        A savepoint's copy; and a record that lists no token any more: the next start publishes
-        nothing again, and knows when there is nothing left to do (T3).
+        A savepoint's copy; and, unless the job `goes_on` with another attempt, a record that lists
+        no token any more: the next start publishes nothing again, and knows when there is nothing
+        left to do (T3).
         """
         last = self._last
+        ends = self._control.desired is Desired.END and not goes_on
         if (due := self._savepoints.unsaved) is not None:
-            return next(self._save(token, due))
-        if last is not None and last.tokens and self._control.desired is Desired.END:
+            yield from self._save(token, due)
+        elif last is not None and last.tokens and ends:
             number = CheckpointId(last.checkpoint + 1)
             kind = RoundKind.FINAL if last.kind is RoundKind.FINAL else RoundKind.PERIODIC
             record = last.without_tokens()
             record = replace(record, checkpoint=number, kind=kind, savepoint=None)
-            return next(self._ask(AppendRecord(token, record)))
-        return None
+            yield from self._ask(AppendRecord(token, record))
 
     @property
     def busy(self) -> bool:
         """The log owes an answer."""
         return self._asked is not None
+
+    @property
+    def rescale(self) -> RescaleRound:
+        """What became of the round of a rescale."""
+        return self._rescale
+
+    def want_rescale(self) -> None:
+        """The next round is that of a rescale; it does not wait for the interval (K2)."""
+        self._rescale = RescaleRound.WANTED
+
+    def forget_rescale(self, why: str) -> None:
+        """Nothing is to follow such a round: one that is open is a round as any other."""
+        self._rescale, self.no_rescale = RescaleRound.NONE, why
 
     # --- what others look at -------------------------------------------------------------------
 
@@ -330,6 +316,13 @@ class JobRounds:
         assert current is None or current.number == self._control.round_id
         assert self._control.completed_upto <= self._control.round_id
         assert self._control.failed_upto <= self._control.round_id
+        open_ = current or self._appending
+        if self._rescale is RescaleRound.OPEN:
+            assert open_ is not None, "its round is open, or its record is on its way"
+            assert open_.kind is RoundKind.RESCALE
+        if self._rescale is RescaleRound.RECORDED:
+            assert self._control.desired is Desired.END
+            assert open_ is None, "no round follows that of a rescale"
 
     @property
     def _drained(self) -> bool:
@@ -387,4 +380,4 @@ class JobRounds:
 GARBAGE = CollectGarbage()
 """What follows a claim and every appended record."""
 
-__all__ = ["GARBAGE", "JobRounds"]
+__all__ = ["GARBAGE", "JobRounds", "RescaleRound"]

@@ -33,6 +33,11 @@ class JobSavepoints:
         """The job is to end in order; its last round is for this one."""
         self._closing = name
 
+    @property
+    def wanted_at_end(self) -> bool:
+        """The last round is for one."""
+        return self._closing is not None
+
     def want_again(self) -> None:
         """The attempt is over: what it began and did not save is wanted by the next one."""
         self._wanted.extend(name for name in self._under_way if name != self._closing)

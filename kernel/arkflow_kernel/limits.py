@@ -65,6 +65,12 @@ STALL_TIMEOUT_MS: Final = 30_000
 DETERMINISTIC_ATTEMPTS: Final = 3
 """Attempts in a row that the same error of one operator may end before the job does (D3)."""
 
+TRIAL_FAILURES_MAX: Final = 2
+"""Failures of a new plan, before its first completed checkpoint, that take it back (K2)."""
+
+TRIAL_MS: Final = 10_000
+"""How long a new plan runs in ack mode before it counts as one that works (K3)."""
+
 TRANSITIONS_KEPT_MAX: Final = 32
 """Changes of a job's state that its status shows, newest last."""
 
@@ -116,6 +122,12 @@ EXACT_FLOAT_INT_MAX: Final = 2**53
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 
+AUTOSCALE_TARGET_BUSY: Final = 0.7
+"""Share of the time that a subtask is to work: the rest is for a load that rises (K6)."""
+
+AUTOSCALE_COOLDOWN_MS: Final = 60_000
+"""Between two changes of a job's parallelism: each stops it for some seconds (K6)."""
+
 MAX_PARALLELISM_DEFAULT: Final = 128
 """Key groups of a job (C.1 of the reference)."""
 
@@ -131,6 +143,8 @@ assert FRONTIER_PAIRS_MAX >= 4
 assert SETTLEMENT_ENTRIES_MAX >= 4
 
 __all__ = [
+    "AUTOSCALE_COOLDOWN_MS",
+    "AUTOSCALE_TARGET_BUSY",
     "BATCH_ROWS_DEFAULT",
     "CHAIN_INPUT_BYTES_DEFAULT",
     "CHANNEL_BYTES_MAX",
@@ -170,6 +184,8 @@ __all__ = [
     "STORY_ENTRIES_MAX",
     "TEARDOWN_TIMEOUT_MS",
     "TRANSITIONS_KEPT_MAX",
+    "TRIAL_FAILURES_MAX",
+    "TRIAL_MS",
     "WORKERS_MAX",
     "WRITES_QUEUED_MAX",
 ]

@@ -6,10 +6,14 @@ batches, `chain_rounds` takes part in checkpoints; this module hears events, let
 after each of them, and knows where the chain is in its life.
 
 Phases: WAITING (no control state yet) → RUNNING → FINISHING (the data ended; the operators
-flush) or STOPPING (the source was asked to stop, or an input ended so). Then, in ack mode, FLUSHING
-(sinks confirm); in checkpoint mode, DRAINED (nothing but barriers moves, until the last round is
-completed and its tokens are published). → COMMITTING (the source hears of it) → ENDED. A failed
-request, a broken channel or a cancel leads to ENDED from anywhere.
+flush) or STOPPING (the source was asked to stop, or the cut of a rescale is completed; or an input
+ended so). Then, in ack mode, FLUSHING (sinks confirm); in checkpoint mode, DRAINED (nothing but
+barriers moves, until the last round is completed and its tokens are published). → COMMITTING (the
+source hears of it) → ENDED. A failed request, a broken channel or a cancel leads to ENDED from
+anywhere.
+
+Behind the cut of a rescale's round nothing is read, submitted or said of time (K2), until the round
+has failed or the coordinator wants an end.
 """
 
 from collections.abc import Callable
@@ -139,9 +143,11 @@ class ChainTask:
         if self._phase in (Phase.WAITING, Phase.ENDED):
             return None
         flow = self._flow
+        dues = flow.outputs.deadline_ms(), flow.rounds.deadline_ms()
+        if flow.rounds.holds:
+            return deadline(*dues)
         reads = flow.source.deadline_ms() if self._phase is Phase.RUNNING else None
-        time_ms = flow.time.deadline_ms(ticks=not flow.items.time_waits)
-        return deadline(reads, flow.outputs.deadline_ms(), flow.rounds.deadline_ms(), time_ms)
+        return deadline(*dues, reads, flow.time.deadline_ms(ticks=not flow.items.time_waits))
 
     def takes(self, channel: ChannelId) -> bool:
         """Whether the head of this input's queue may be delivered now (T1)."""
@@ -184,6 +190,8 @@ class ChainTask:
         """Assert the invariants across all parts; called after every event in tests."""
         self._flow.validate()
         assert self._phase is not Phase.WAITING or not self._flow.outstanding
+        if self._plan.source is not None and self._flow.rounds.holds:
+            assert self._flow.items.nothing_behind_seal, "what is held does not go on"
 
     # --- events --------------------------------------------------------------------------------
 
@@ -201,7 +209,7 @@ class ChainTask:
         flow.commits.told(self._control.completed_upto, self._control.failed_upto)
         if self._control.desired is Desired.CANCEL:
             self._end(OutcomeKind.CANCELLED)
-        elif self._control.desired in (Desired.STOP, Desired.DRAIN):
+        elif self._control.desired in (Desired.STOP, Desired.DRAIN) or self._rescales:
             self._stop_source(drains=self._control.desired is Desired.DRAIN)
 
     def _on_deliver(self, event: Deliver) -> None:
@@ -248,10 +256,11 @@ class ChainTask:
         barrier = flow.rounds.due(self._control)
         if barrier is not None:
             flow.seal(barrier, now_ms)
-        flow.submit(now_ms)
-        flow.pass_time(at)
-        if self._phase is Phase.RUNNING:
-            flow.ask(now_ms, NOBODY if self._control is None else self._control.slowest)
+        if not flow.rounds.holds:
+            flow.submit(now_ms)
+            flow.pass_time(at)
+            if self._phase is Phase.RUNNING:
+                flow.ask(now_ms, NOBODY if self._control is None else self._control.slowest)
         for request in flow.rounds.requests(flow.outstanding.token, now_ms):
             flow.order(request)
         self._next_phase(now_ms)
@@ -259,7 +268,9 @@ class ChainTask:
 
     def _next_phase(self, now_ms: MonotonicMs) -> None:
         flow = self._flow
-        if self._phase is Phase.RUNNING and flow.source.exhausted and flow.inlets.ended:
+        ended = flow.source.exhausted and flow.inlets.ended
+        held = flow.rounds.holds and not flow.inlets.stopped
+        if self._phase is Phase.RUNNING and ended and not held:
             self._leave_running(now_ms)
         if self._phase is Phase.STOPPING and flow.source.quiet and self._drains:
             self._finish(now_ms)
@@ -297,6 +308,12 @@ class ChainTask:
         if self._plan.source is not None and self._phase is Phase.RUNNING:
             self._phase, self._stopped, self._drains = Phase.STOPPING, not drains, drains
             self._flow.source.stop()
+
+    @property
+    def _rescales(self) -> bool:
+        """The cut that holds the chain is completed: another plan goes on behind it (K2)."""
+        ends = self._control is not None and self._control.desired is Desired.END
+        return ends and self._flow.rounds.holds
 
     def _may_end(self) -> bool:
         """The last round is completed, and all of its tokens are published (T3)."""

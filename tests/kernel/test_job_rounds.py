@@ -11,7 +11,7 @@ from arkflow_kernel.errors import (
     StoreError,
 )
 from arkflow_kernel.ids import ChainId, CheckpointId, Generation, MonotonicMs
-from arkflow_kernel.job_rounds import JobRounds
+from arkflow_kernel.job_claims import JobClaims
 from arkflow_kernel.limits import CLOSING_RETRY_MS
 from arkflow_kernel.plan import CheckpointPlan, Mode
 from arkflow_kernel.protocol import (
@@ -313,7 +313,8 @@ def test_every_chain_hears_which_checkpoint_the_log_knew_last_also_if_nothing_is
     last: int,
 ) -> None:
     """X3: a sink tells the parts of its own job from others by it."""
-    rounds = JobRounds(CheckpointPlan("memory://x"), NEWEST)
-    rounds.claimed(Claim(Generation(2), None, CheckpointId(last)), ())
-    restored = rounds.restored_chain(chain_plan("a", mode=Mode.CHECKPOINT))
+    plan = chain_plan("a", mode=Mode.CHECKPOINT)
+    claims = JobClaims(job_plan(plan, checkpoint=CheckpointPlan("memory://x")), NEWEST)
+    claims.claimed(Claim(Generation(2), None, CheckpointId(last)))
+    restored = claims.restored_chain(plan)
     assert (restored.snapshot, restored.logged_upto) == (None, last)

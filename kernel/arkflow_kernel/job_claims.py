@@ -1,0 +1,86 @@
+"""The claims of one run of a job: which plan each is of, and what its attempt begins from (M1, M2).
+
+A part of `job_rounds.py`. A user's choice holds for the first claim only; what chains could not
+restore is told to the next one.
+"""
+
+from dataclasses import replace
+
+from arkflow_kernel.envelope import RoundKind
+from arkflow_kernel.errors import CorruptObjectError
+from arkflow_kernel.ids import CheckpointId, RequestToken
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
+from arkflow_kernel.ports import Moment
+from arkflow_kernel.protocol import ClaimGeneration
+from arkflow_kernel.snapshot import (
+    NEWEST,
+    NOTHING_RESTORED,
+    Claim,
+    RestoreChoice,
+    RestoredChain,
+    RestoredJob,
+)
+
+
+class JobClaims:
+    """`graph`: the plan that the log was opened with."""
+
+    def __init__(self, graph: ExecutionGraph, choice: RestoreChoice) -> None:
+        self._choice = choice
+        self._unusable: dict[CheckpointId, str] = {}
+        self._claim: Claim | None = None
+        self._asked = graph
+        self._logged: ExecutionGraph | None = graph
+
+    def claim(self, token: RequestToken, graph: ExecutionGraph) -> ClaimGeneration:
+        """The request that begins an attempt with this plan."""
+        choice = self._choice if self._claim is None else NEWEST
+        told = None if graph is self._logged else graph
+        if told is not None:
+            self._logged = None  # it is not known whether the log has taken it, until it answers
+        self._asked = graph
+        return ClaimGeneration(token, choice, dict(self._unusable), told)
+
+    def claimed(self, claim: Claim) -> None:
+        """The log has answered."""
+        self._claim, self._logged = claim, self._asked
+
+    @property
+    def restored(self) -> RestoredJob | None:
+        """What the attempt begins from."""
+        return None if self._claim is None else self._claim.restored
+
+    @property
+    def source(self) -> str | None:
+        """What that is, as users know it."""
+        return None if self.restored is None else self.restored.source
+
+    @property
+    def finished(self) -> bool:
+        """The data had ended, and everything is published: there is nothing left to do (T3)."""
+        restored = self.restored
+        return restored is not None and restored.kind is RoundKind.FINAL and not restored.tokens
+
+    def restored_chain(self, plan: ChainPlan) -> RestoredChain:
+        """What a chain begins from."""
+        restored = self.restored
+        chain = NOTHING_RESTORED if restored is None else restored.chain(plan.chain)
+        upto = None if self._claim is None else self._claim.last_checkpoint
+        return replace(chain, logged_upto=upto)
+
+    def sentence(self, at: Moment) -> str:
+        """For the log: where the attempt begins, and what the claim found."""
+        restored = self.restored
+        begins = "starts from the beginning"
+        if restored is not None:
+            begins = f"continues from {restored.told(at.wall_ms)}"
+        notes = () if self._claim is None else self._claim.notes
+        return "; ".join((begins, *notes))
+
+    def broken(self, error: CorruptObjectError) -> None:
+        """A chain could not restore what the record lists: the next claim hears of it (M2)."""
+        if self.restored is not None:
+            self._unusable[self.restored.checkpoint] = error.message
+
+
+__all__ = ["JobClaims"]
