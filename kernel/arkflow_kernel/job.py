@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from arkflow_kernel.limits import (
+    AUTOSCALE_COOLDOWN_MS,
+    AUTOSCALE_TARGET_BUSY,
     DURATION_MS_MAX,
     MAX_PARALLELISM_DEFAULT,
     ROUND_TIMEOUT_MS,
@@ -21,6 +23,7 @@ NonNegativeInt = Annotated[int, Field(ge=0)]
 PositiveInt = Annotated[int, Field(ge=1)]
 DurationMs = Annotated[int, Field(ge=0, le=DURATION_MS_MAX)]
 PositiveDurationMs = Annotated[int, Field(ge=1, le=DURATION_MS_MAX)]
+BusyShare = Annotated[float, Field(gt=0, lt=1)]
 Column = Annotated[str, Field(min_length=1)]
 
 
@@ -135,11 +138,37 @@ class RebalanceSpec(Spec):
     cooldown_ms: PositiveInt = 300_000
 
 
+class AutoscaleSpec(Spec):
+    """`autoscale:` of a job (K6), an addition: whether and within what its parallelism may change.
+
+    It holds for the operators between sources and sinks; `max` is at most `max_parallelism`, which
+    is its default.
+    """
+
+    mode: Literal["off", "observe", "on"] = "on"
+    min: PositiveInt = 1
+    max: PositiveInt | None = None
+    target_busy: BusyShare = AUTOSCALE_TARGET_BUSY
+    cooldown_ms: PositiveDurationMs = AUTOSCALE_COOLDOWN_MS
+
+
+class OperatorAutoscaleSpec(Spec):
+    """`autoscale:` of an operator (K6), an addition: what differs from the job's.
+
+    A source or a sink changes only if it has one. `mode: off`: this operator stays as it is.
+    """
+
+    mode: Literal["off", "on"] = "on"
+    min: PositiveInt | None = None
+    max: PositiveInt | None = None
+    target_busy: BusyShare | None = None
+
+
 OperatorKind = Literal["source", "map", "filter", "aggregate", "window", "join", "sink", "udf"]
 
 
 class OperatorSpec(Spec):
-    """An operator of a job (C.2). `parallelism`, `chain` and `resources` are additions."""
+    """An operator of a job (C.2). `parallelism`, `chain`, `resources`, `autoscale` are additions."""
 
     id: str
     kind: OperatorKind
@@ -149,6 +178,7 @@ class OperatorSpec(Spec):
     parallelism: PositiveInt | None = None
     chain: bool = True
     resources: ResourcesSpec | None = None
+    autoscale: OperatorAutoscaleSpec | None = None
 
 
 class EdgeSpec(Spec):
@@ -251,9 +281,12 @@ class JobSpec(Spec):
     delivery: Literal["at_least_once", "best_effort"] | None = None
     transport: Literal["auto", "ray"] | None = None
     channel: ChannelSpec | None = None
+    autoscale: AutoscaleSpec | None = None
 
 
 __all__ = [
+    "AutoscaleSpec",
+    "BusyShare",
     "ChannelSpec",
     "CheckpointSpec",
     "Column",
@@ -261,6 +294,7 @@ __all__ = [
     "DurationMs",
     "EdgeSpec",
     "JobSpec",
+    "OperatorAutoscaleSpec",
     "OperatorKind",
     "OperatorSpec",
     "PipelineSpec",

@@ -8,6 +8,7 @@ which is not done here: the kernel knows no component.
 from collections.abc import Iterator
 from typing import Any
 
+from arkflow_kernel.autoscale_rules import autoscale_issues
 from arkflow_kernel.delivery import (
     Replays,
     StagesEpochs,
@@ -56,6 +57,7 @@ def validate_job(
         *_components(topology),
         *edge_issues(topology),
         *time_issues(topology),
+        *autoscale_issues(topology),
     ]
 
 

@@ -50,6 +50,7 @@ CASES = [
     (_with(placement={"strategy": "spread"}), "placement", "clusters"),
     (_with(rescale=True), "rescale", "clusters"),
     (_with(rebalance={"mode": "auto"}), "rebalance", "clusters"),
+    (_with(autoscale={"max": 4}), "autoscale", "autoscaling"),
     (_with(node_ids=["a"]), "node_ids", "clusters"),
     (_with(transport="ray"), "transport", "clusters"),
 ]

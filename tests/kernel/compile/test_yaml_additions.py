@@ -51,6 +51,8 @@ ARKFLOW: list[tuple[type[Spec], str, str]] = [
     (models.RebalanceSpec, "jobs[].rebalance", "mode pressure_streak cooldown_ms"),
     (models.RestartSpec, "jobs[].restart", ""),
     (models.ChannelSpec, "jobs[].channel", ""),
+    (models.AutoscaleSpec, "jobs[].autoscale", ""),
+    (models.OperatorAutoscaleSpec, "jobs[].operators[].autoscale", ""),
     (models.ResourcesSpec, "jobs[].resources", "cpu_millicores memory_bytes"),
     (
         WindowConfig,
