@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from arkflow_kernel.errors import ArkflowError
     from arkflow_ray.config.issues import LoadError, LocatedIssue
     from arkflow_ray.observability.results import JobResult
-    from arkflow_ray.pipeline import Pipeline, RunResult, load
+    from arkflow_ray.pipeline import Pipeline, RescaleResult, RunResult, load
 
 __version__: Final = "0.1.0"
 
@@ -25,6 +25,7 @@ _HOMES: Final = {
     "LoadError": "arkflow_ray.config.issues",
     "LocatedIssue": "arkflow_ray.config.issues",
     "Pipeline": "arkflow_ray.pipeline",
+    "RescaleResult": "arkflow_ray.pipeline",
     "RunResult": "arkflow_ray.pipeline",
     "load": "arkflow_ray.pipeline",
 }
@@ -48,6 +49,7 @@ __all__ = [
     "LoadError",
     "LocatedIssue",
     "Pipeline",
+    "RescaleResult",
     "RunResult",
     "__version__",
     "load",

@@ -205,7 +205,7 @@ class AttachedRun:
             status = running.status()
             if status.state is JobState.RUNNING:
                 self._running_ms.setdefault(running.job, status.since.now_ms)
-            found.append(figures(running.graph, status))
+            found.append(figures(running.plan_of(status), status))
             self._tell(running, status, found[-1])
         return found
 

@@ -6,16 +6,18 @@ is for the command line: in a program, the standard library's logger `arkflow_ra
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from arkflow_kernel.errors import ConfigError, Issue
+from arkflow_kernel.errors import ConfigError, Issue, RescaleError
+from arkflow_kernel.ids import JobId
 from arkflow_ray.config.issues import LoadError, LocatedIssue
 from arkflow_ray.observability.results import JobResult
 
 if TYPE_CHECKING:
     from arkflow_ray.config.project import CheckedJob, CheckedProject
+    from arkflow_ray.runtime.running import RunningJobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,20 @@ class RunResult:
         raise KeyError(job)
 
 
+@dataclass(frozen=True, slots=True)
+class RescaleResult:
+    """What a rescale changed: subtasks before and after, by operator; empty if all was so already.
+
+    `phases`: how long each took, in milliseconds by name (`prepare_ms` … `deploy_ms`). `notes`:
+    sentences about what else changed.
+    """
+
+    job: str
+    changed: Mapping[str, tuple[int, int]]
+    phases: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+
+
 class Pipeline:
     """A configuration file with its streams and jobs. The file is read when something needs it."""
 
@@ -42,6 +58,7 @@ class Pipeline:
         self._lenient = lenient
         self._env = env
         self._project: CheckedProject | None = None
+        self._running: RunningJobs | None = None
 
     def __repr__(self) -> str:
         return f"Pipeline({str(self.path)!r})"
@@ -112,7 +129,10 @@ class Pipeline:
         # SIGTERM is the program's own.
         signals = StopSignals(terminate=False)
         results = run_attached(
-            lambda: launch(selected, settings, rows, display.phase), signals, display, rows
+            lambda: self._held(launch(selected, settings, rows, display.phase)),
+            signals,
+            display,
+            rows,
         )
         error = first_failure(results)
         if error is not None:
@@ -120,6 +140,38 @@ class Pipeline:
         if signals.interrupts:
             raise KeyboardInterrupt
         return RunResult(tuple(results))
+
+    def rescale(self, job: str, parallelism: Mapping[str, int]) -> RescaleResult:
+        """Give operators of a job another number of subtasks while `run` runs in another thread.
+
+        `parallelism` holds the wanted numbers by operator. Returns when the new plan is at work;
+        without a change, at once. A run of another program is rescaled by `arkflow-ray rescale`.
+
+        Raises `ConfigError` with every reason why the job cannot be so, `KeyError` if no such job
+        runs, and `RescaleError` if it cannot be rescaled now, or if the new plan did not come to
+        work; then the job goes on as it was.
+        """
+        from arkflow_ray.attached import POLL_S
+
+        jobs = self._running
+        if jobs is None or job not in jobs.jobs:
+            raise KeyError(job)
+        running = jobs.jobs[JobId(job)]
+        asked = running.rescale(parallelism)
+        while True:
+            outcome = running.outcome  # before the status, which is final once this is set
+            end = asked.end(running.status(), outcome)
+            if end is not None:
+                break
+            jobs.wait(POLL_S)
+        if end.error is not None:
+            raise RescaleError(f"job '{job}': {end.error}")
+        return RescaleResult(job, asked.changed, asdict(end.phases), asked.notes)
+
+    def _held(self, running: "RunningJobs") -> "RunningJobs":
+        """Note what runs, for `rescale`."""
+        self._running = running
+        return running
 
     def _checked(self) -> "CheckedProject":
         if self._project is None:
@@ -162,4 +214,4 @@ def select_jobs(jobs: "Sequence[CheckedJob]", only: Sequence[str] | None) -> "li
     return [job for job in jobs if job.id in only]
 
 
-__all__ = ["Pipeline", "RunResult", "load", "select_jobs"]
+__all__ = ["Pipeline", "RescaleResult", "RunResult", "load", "select_jobs"]

@@ -19,10 +19,15 @@ from arkflow_ray.door.messages import (
     WaitedTooLongError,
     name_fault,
 )
+from arkflow_ray.observability.subtasks import counts_text
 from arkflow_ray.observability.time_figures import time_text
 
 TIMES_SHOWN_MAX: Final = 16
 """So many chains are shown with their event time; JSON has all of them."""
+
+OPERATORS_SHOWN_MAX: Final = 16
+SUBTASKS_SHOWN_MAX: Final = 8
+"""So many operators are shown, and so many subtasks of each one by one; JSON has all of them."""
 
 
 def list_jobs(*, as_json: bool) -> int:
@@ -52,7 +57,7 @@ def list_jobs(*, as_json: bool) -> int:
 
 def show_status(job: str, *, as_json: bool) -> int:
     """Print the status of a running job."""
-    told, code = _asked(job, Request("status"), None, as_json=as_json)
+    told, code = ask_job(job, Request("status"), None, as_json=as_json)
     if told is not None:
         print(json.dumps(told, ensure_ascii=False) if as_json else status_text(told))
     return code
@@ -66,7 +71,7 @@ def stop_job(
     if not _fine(name, as_json=as_json):
         return ExitCode.USAGE
     request = Request("stop", drain, name)
-    told, code = _asked(job, request, timeout_s, as_json=as_json)
+    told, code = ask_job(job, request, timeout_s, as_json=as_json)
     if told is None:
         return code
     if as_json:
@@ -85,7 +90,7 @@ def make_savepoint(job: str, name: str | None, *, timeout_s: float, as_json: boo
     named = name or default_name()
     if not _fine(named, as_json=as_json):
         return ExitCode.USAGE
-    told, code = _asked(job, Request("savepoint", savepoint=named), timeout_s, as_json=as_json)
+    told, code = ask_job(job, Request("savepoint", savepoint=named), timeout_s, as_json=as_json)
     if told is not None:
         print(json.dumps(told, ensure_ascii=False) if as_json else told["url"])
     return code
@@ -106,7 +111,7 @@ def status_text(told: dict[str, Any]) -> str:
         lines.append(f"  written   {rows:,} rows to {sink}")
     if told["restarts"]:
         lines.append(f"  restarts  {told['restarts']:,}; the figures are of the last attempt")
-    lines += _time_lines(told)
+    lines += [*_operator_lines(told), *_rescale_lines(told), *_time_lines(told)]
     if told.get("evicted_rows"):
         lines.append(f"  evicted   {told['evicted_rows']:,} rows of windows with too many keys")
     for wait in told["waits"]:
@@ -118,6 +123,31 @@ def status_text(told: dict[str, Any]) -> str:
     if told["error"] is not None:
         lines.append(f"  error     {told['error']['message']}")
     return "\n".join(lines)
+
+
+def _operator_lines(told: dict[str, Any]) -> list[str]:
+    """Every operator with its subtasks, and what those of each parallel chain got."""
+    operators = told.get("operators", [])
+    if not operators:
+        return []
+    named = [f"{each['operator']} {each['parallelism']}" for each in operators]
+    more = len(named) - OPERATORS_SHOWN_MAX
+    listed = ", ".join(named[:OPERATORS_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+    lines = [f"  operators {listed}"]
+    parallel = [each for each in operators if each["operator"] == each["chain"]]
+    parallel = [each for each in parallel if each["parallelism"] > 1]
+    for each in parallel[:OPERATORS_SHOWN_MAX]:
+        counts = counts_text(each["rows_in"], SUBTASKS_SHOWN_MAX)
+        skew = "" if each["skew"] is None else f"; skew {each['skew']:.2f}"
+        lines.append(f"  subtasks  {each['operator']}: {counts} rows in{skew}")
+    return lines
+
+
+def _rescale_lines(told: dict[str, Any]) -> list[str]:
+    rescale = told.get("rescale")
+    if rescale is None:
+        return []
+    return [f"  rescale   {rescale['text']}; asked for {age_text(rescale['age_ms'])} ago"]
 
 
 def _time_lines(told: dict[str, Any]) -> list[str]:
@@ -176,7 +206,7 @@ def _saved(told: dict[str, Any]) -> str:
     return f"checkpoint {checkpoints['last']}{age}"
 
 
-def _asked(
+def ask_job(
     job: str, request: Request, timeout_s: float | None, *, as_json: bool
 ) -> tuple[dict[str, Any] | None, ExitCode]:
     """The answer of a job's door; without one, what was wrong is printed."""
@@ -233,6 +263,7 @@ def _fine(name: str | None, *, as_json: bool) -> bool:
 
 
 __all__ = [
+    "ask_job",
     "default_name",
     "list_jobs",
     "make_savepoint",

@@ -1,6 +1,6 @@
-"""`status`, `jobs`, `stop`, `savepoint`, `checkpoints`: what is done with jobs that run or ran.
+"""`status`, `jobs`, `stop`, `savepoint`, `rescale`, `checkpoints`: for jobs that run or ran.
 
-Only names and options; the work is in `doors.py` and `history.py`.
+Only names and options; the work is in `doors.py`, `rescaling.py` and `history.py`.
 """
 
 from pathlib import Path
@@ -98,6 +98,30 @@ def savepoint_command(
     from arkflow_ray.cli.doors import make_savepoint
 
     return make_savepoint(job, name, timeout_s=timeout, as_json=as_json)
+
+
+@operating.command("rescale")
+@command
+def rescale_command(
+    job: JobArgument,
+    wanted: Annotated[
+        list[str],
+        typer.Argument(metavar="OPERATOR=N...", help="Operators, and how many subtasks each gets."),
+    ],
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", help="Answer as soon as it has begun.")
+    ] = False,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    as_json: JsonOption = False,
+) -> int:
+    """Give operators of a running JOB another number of subtasks, without losing a row.
+
+    Waits until the new plan is at work, and prints what it took. If it does not come to work, the
+    job goes on as it was, and the reason is printed.
+    """
+    from arkflow_ray.cli.rescaling import rescale_job
+
+    return rescale_job(job, wanted, wait=not no_wait, timeout_s=timeout, as_json=as_json)
 
 
 @operating.command("checkpoints")

@@ -152,6 +152,27 @@ def _stages_epochs(sink: SinkSpec) -> bool:
     return stages_epochs(sink.output_type, sink.config)
 
 
+def _job_checks(job: JobSpec) -> Iterator[list[Issue]]:
+    """What each check of a whole job says, at job-relative places."""
+    yield validate_job(job, _stages_epochs, _replays)
+    yield unavailable(job)
+    yield list(time_column_issues(job))
+
+
+def job_issues(job: JobSpec) -> list[Issue]:
+    """Mistakes and warnings of a whole job; a place is complained about by one check."""
+    issues: list[Issue] = []
+    for found in _job_checks(job):
+        told = {issue.path for issue in issues}
+        issues += [issue for issue in found if issue.path not in told]
+    return issues
+
+
+def job_graph(job: JobSpec) -> ExecutionGraph:
+    """The plan of a job without mistakes."""
+    return build_graph(job, _stages_epochs)
+
+
 def _stream(reading: Reading, index: int, parsed: Parsed[StreamSpec]) -> CheckedJob:
     unchecked = CheckedJob(_id(reading, "streams", index), "stream", f"streams[{index}]")
     if parsed.spec is None:
@@ -198,15 +219,13 @@ class _Entry:
     def check_job(
         self, job: JobSpec, unchecked: CheckedJob, locate: Callable[[str], str]
     ) -> CheckedJob:
-        found = validate_job(job, _stages_epochs, _replays)
-        self.add([replace(i, path=locate(i.path)) for i in found])
-        self.add([replace(i, path=locate(i.path)) for i in unavailable(job)])
-        self.add([replace(i, path=locate(i.path)) for i in time_column_issues(job)])
+        for found in _job_checks(job):
+            self.add([replace(i, path=locate(i.path)) for i in found])
         checked = replace(unchecked, job=job)
         if self._has_errors():
             return checked
         try:
-            return replace(checked, graph=build_graph(job, _stages_epochs))
+            return replace(checked, graph=job_graph(job))
         except ConfigError as error:
             self.add([replace(i, path=locate(i.path)) for i in error.issues])
             return checked
@@ -216,4 +235,4 @@ class _Entry:
         return self.prefix in own
 
 
-__all__ = ["CheckedJob", "CheckedProject", "check", "check_file"]
+__all__ = ["CheckedJob", "CheckedProject", "check", "check_file", "job_graph", "job_issues"]

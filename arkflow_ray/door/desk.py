@@ -1,19 +1,23 @@
 """Carries out the requests of one job's door. It never waits: an errand is looked at again.
 
 `stop` is done when the job is over, `savepoint` when the coordinator has told its URL or its error
-(X4). What was asked for stands, also if the caller goes away.
+(X4), `rescale` when the new plan is at work, or the old one again (K2). What was asked for stands,
+also if the caller goes away.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from arkflow_kernel.errors import ArkflowError
+from arkflow_kernel.errors import ArkflowError, ConfigError, RescaleError
 from arkflow_kernel.ids import WallMs
 from arkflow_kernel.protocol import OutcomeKind
 from arkflow_ray.door.job_status import progress_text, status_values
 from arkflow_ray.door.messages import BadRequestError, Request
+from arkflow_ray.observability.rescale_story import rescale_text, total_ms
+from arkflow_ray.runtime.rescaling import Rescaling
 from arkflow_ray.runtime.running import RunningJob
 
 
@@ -52,7 +56,7 @@ class Desk:
     def take(self, request: Request) -> Errand:
         """Begin what is asked for. Raises `BadRequestError` if this job cannot do it."""
         if request.command == "status":
-            return _Told(self._status())
+            return _Told(Answer(self._status()))
         name = request.savepoint
         if name is not None:
             self._check_savepoint(name)
@@ -61,9 +65,21 @@ class Desk:
         if request.command == "stop":
             self._running.stop(drain=request.drain, savepoint=name)
             return _Stop(self._running, name)
+        if request.parallelism is not None:
+            return self._rescale(request.parallelism, wait=request.wait)
         assert name is not None, "parse_request requires it"
         self._running.savepoint(name)
         return _Savepoint(self._running, name)
+
+    def _rescale(self, parallelism: Mapping[str, int], *, wait: bool) -> Errand:
+        try:
+            asked = self._running.rescale(parallelism)
+        except ConfigError as error:
+            raise BadRequestError(f"job '{self.job}' is not rescaled: {error.message}") from error
+        except RescaleError as error:
+            return _Told(Answer(error=(type(error).__name__, error.message)))
+        errand = _Rescale(self._running, asked)
+        return errand if wait and asked.changed else _Told(Answer(errand.begun()))
 
     def _status(self) -> dict[str, Any]:
         now_ms = WallMs(time.time_ns() // 1_000_000)
@@ -89,11 +105,11 @@ class Desk:
 class _Told:
     """An answer that was there at once."""
 
-    def __init__(self, result: dict[str, Any]) -> None:
-        self._result = result
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
 
     def look(self) -> Answer | Progress:
-        return Answer(self._result)
+        return self._answer
 
 
 class _Savepoint:
@@ -145,6 +161,37 @@ class _Stop:
         if self._savepoint is not None:
             result |= {"savepoint": self._savepoint, "url": url}
         return Answer(result)
+
+
+class _Rescale:
+    """Waits until a rescale is over (K2)."""
+
+    def __init__(self, running: RunningJob, asked: Rescaling) -> None:
+        self._running = running
+        self._asked = asked
+
+    def begun(self) -> dict[str, Any]:
+        """What is told before its end."""
+        return {
+            "job": str(self._running.job),
+            "outcome": "accepted" if self._asked.changed else "unchanged",
+            "changed": {name: list(both) for name, both in self._asked.changed.items()},
+            "notes": list(self._asked.notes),
+        }
+
+    def look(self) -> Answer | Progress:
+        outcome = self._running.outcome  # before the status, which is final once this is set
+        status = self._running.status()
+        end = self._asked.end(status, outcome)
+        if end is None:
+            told = self._asked.told(status)
+            text = "asked for" if told is None else rescale_text(told)
+            stalled = f"; {progress_text(status)}" if status.waits else ""
+            return Progress(text + stalled)
+        if end.error is not None:
+            return Answer(error=(RescaleError.__name__, end.error))
+        phases = {"phases": asdict(end.phases), "duration_ms": total_ms(end.phases)}
+        return Answer(self.begun() | {"outcome": "done"} | phases)
 
 
 def _has_ended(kind: OutcomeKind) -> str:

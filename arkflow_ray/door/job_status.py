@@ -8,9 +8,12 @@ from typing import Any
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import WallMs
 from arkflow_kernel.plan import CheckpointPlan
-from arkflow_kernel.protocol import CheckpointStatus, JobStatus
+from arkflow_kernel.protocol import CheckpointStatus, JobStatus, RescaleStatus
 from arkflow_ray.observability.figures import figures
+from arkflow_ray.observability.rescale_story import rescale_text, total_ms
+from arkflow_ray.observability.subtasks import OperatorFigures, operator_figures
 from arkflow_ray.observability.time_figures import TimeFigures
+from arkflow_ray.runtime.rescaling import under_way
 from arkflow_ray.runtime.running import RunningJob
 
 CHAINS_SHOWN_MAX = 3
@@ -23,14 +26,15 @@ def status_values(running: RunningJob, started_at: str, now_ms: WallMs) -> dict[
     Ages are by the clocks of both machines, if the coordinator runs on another one.
     """
     status = running.status()
-    shown = figures(running.graph, status)
+    plan = running.plan_of(status)
+    shown = figures(plan, status)
     outcome = running.outcome
     return {
         "job": running.job,
-        "version": running.graph.version,
+        "version": plan.version,
         "pid": os.getpid(),
         "started_at": started_at,
-        "mode": running.graph.mode.value,
+        "mode": plan.mode.value,
         "state": status.state.value,
         "cause": status.cause,
         "outcome": None if outcome is None else outcome.kind.value,
@@ -52,7 +56,9 @@ def status_values(running: RunningJob, started_at: str, now_ms: WallMs) -> dict[
             for chain, waits in status.waits.items()
             for wait in waits
         ],
-        "checkpoints": _checkpoints(running.graph.checkpoint, status, now_ms),
+        "operators": [_operator(each) for each in operator_figures(plan, status)],
+        "rescale": None if status.rescale is None else _rescale(status.rescale, now_ms),
+        "checkpoints": _checkpoints(plan.checkpoint, status, now_ms),
     }
 
 
@@ -60,6 +66,26 @@ def _time(told: TimeFigures, now_ms: WallMs) -> dict[str, Any]:
     """Where a chain is in event time; its lag is behind the wall clock, negative if it is ahead."""
     lag_ms = None if told.watermark is None else now_ms - told.watermark
     return asdict(told) | {"lag_ms": lag_ms}
+
+
+def _operator(told: OperatorFigures) -> dict[str, Any]:
+    """An operator by its subtasks. `skew`: rows of the fullest one per mean of all; 1 is even."""
+    skew = None if told.skew is None else round(told.skew, 3)
+    return asdict(told) | {"parallelism": told.parallelism, "skew": skew}
+
+
+def _rescale(told: RescaleStatus, now_ms: WallMs) -> dict[str, Any]:
+    """The last rescale that was asked for."""
+    return {
+        "number": told.number,
+        "parallelism": dict(told.parallelism),
+        "phase": told.phase,
+        "age_ms": max(0, now_ms - told.began.wall_ms),
+        "phases": asdict(told.phases),
+        "duration_ms": total_ms(told.phases),
+        "error": told.error,
+        "text": rescale_text(told),
+    }
 
 
 def _checkpoints(
@@ -102,6 +128,9 @@ def progress_text(status: JobStatus) -> str | None:
     for chain, waits in status.waits.items():
         for wait in waits:
             return f"chain '{chain}' waits for {wait.on}: {wait.detail}"
+    rescale = under_way(status)
+    if rescale is not None:
+        return rescale_text(rescale)
     if told is not None and told.under_way:
         text = f"checkpoint {told.under_way} is under way"
         return f"{text}; waiting for {chains_text(told.missing)}" if told.missing else text

@@ -3,6 +3,10 @@
 A caller sends one request, and gets lines until there is a result or an error:
 
     {"version": 1, "command": "stop", "drain": false, "savepoint": "before-upgrade"}
+    {"version": 1, "command": "rescale", "parallelism": {"count": 4}, "wait": true}
+
+and is told, for example
+
     {"progress": "checkpoint 12 is under way; waiting for chain 'count-0'"}
     {"alive": true}
     {"result": {…}}  or  {"error": {"type": "StoreError", "message": "…"}}
@@ -31,13 +35,14 @@ SILENCE_S: Final = 10.0
 
 NAME_CHARS_MAX: Final = 128
 
-Command = Literal["status", "stop", "savepoint"]
+Command = Literal["status", "stop", "savepoint", "rescale"]
 _COMMANDS: Final[Mapping[str, Command]] = {
     "status": "status",
     "stop": "stop",
     "savepoint": "savepoint",
+    "rescale": "rescale",
 }
-_KEYS: Final = {"version", "command", "drain", "savepoint"}
+_KEYS: Final = {"version", "command", "drain", "savepoint", "parallelism", "wait"}
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
@@ -75,11 +80,17 @@ class WaitedTooLongError(DoorError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller wants. `savepoint` names a savepoint; `drain` goes with `stop` (D5)."""
+    """What a caller wants. `savepoint` names a savepoint; `drain` goes with `stop` (D5).
+
+    `parallelism` goes with `rescale` (K2): the wanted number of subtasks by operator; without
+    `wait` the answer comes as soon as the rescale has begun.
+    """
 
     command: Command
     drain: bool = False
     savepoint: str | None = None
+    parallelism: Mapping[str, int] | None = None
+    wait: bool = True
 
 
 def name_fault(name: str) -> str | None:
@@ -99,6 +110,10 @@ def request_line(request: Request) -> bytes:
         fields["drain"] = True
     if request.savepoint is not None:
         fields["savepoint"] = request.savepoint
+    if request.parallelism is not None:
+        fields["parallelism"] = dict(request.parallelism)
+    if not request.wait:
+        fields["wait"] = False
     return message_line(fields)
 
 
@@ -135,13 +150,19 @@ def parse_request(line: bytes) -> Request:
         _COMMANDS[command],
         _typed(fields.get("drain", False), bool, "drain"),
         _savepoint(fields.get("savepoint")),
+        _parallelism(fields.get("parallelism")),
+        _typed(fields.get("wait", True), bool, "wait"),
     )
     if request.drain and command != "stop":
         raise BadRequestError("`drain` goes with `stop`")
-    if command == "status" and request.savepoint is not None:
+    if command not in ("stop", "savepoint") and request.savepoint is not None:
         raise BadRequestError("`savepoint` goes with `stop` and `savepoint`")
     if command == "savepoint" and request.savepoint is None:
         raise BadRequestError("`savepoint` must name the savepoint")
+    if command == "rescale" and request.parallelism is None:
+        raise BadRequestError("`parallelism` must say how many subtasks which operator gets")
+    if command != "rescale" and (request.parallelism is not None or not request.wait):
+        raise BadRequestError("`parallelism` and `wait` go with `rescale`")
     return request
 
 
@@ -153,6 +174,15 @@ def _savepoint(value: object) -> str | None:
     if fault is not None:
         raise BadRequestError(fault)
     return name
+
+
+def _parallelism(value: object) -> Mapping[str, int] | None:
+    if value is None:
+        return None
+    given: dict[str, Any] = _typed(value, dict, "parallelism")
+    if not given or any(type(subtasks) is not int for subtasks in given.values()):
+        raise BadRequestError("`parallelism` must hold whole numbers by operator")
+    return given
 
 
 def _typed(value: object, kind: type[Any], key: str) -> Any:

@@ -49,7 +49,9 @@ FULL_S: Final = 1.0
 CLOSE_S: Final = 1.0
 """How long a door that closes waits for callers to take their answers."""
 
-NO_DOOR: Final = "this run cannot be reached by `arkflow-ray status`, `stop` and `savepoint`"
+NO_DOOR: Final = (
+    "this run cannot be reached by `arkflow-ray status`, `stop`, `savepoint` and `rescale`"
+)
 
 _log = logging.getLogger("arkflow_ray.door")
 

@@ -14,7 +14,13 @@ from typing import Final, Protocol
 
 from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.protocol import JobState
-from arkflow_ray.observability.figures import JobFigures, ProcessFigures, RateMeter, restarts_text
+from arkflow_ray.observability.figures import (
+    JobFigures,
+    ProcessFigures,
+    RateMeter,
+    rescale_phase,
+    restarts_text,
+)
 from arkflow_ray.observability.job_event import JobEvent
 from arkflow_ray.observability.screen import Screen
 from arkflow_ray.observability.time_figures import TimeFigures
@@ -27,6 +33,9 @@ REFRESH_S: Final = 0.2
 
 PHASE_CHARS_MAX: Final = 70
 """A phase that is longer is a sentence to be read, and stays on the screen."""
+
+_TOLD: Final = (JobState.RESTARTING, JobState.RESCALING)
+"""States of which an event tells more than a change of state would."""
 
 _log = logging.getLogger("arkflow_ray.run")
 
@@ -79,7 +88,7 @@ class LogDisplay:
             if self._states.get(job.job) is not job.state:
                 self._states[job.job] = job.state
                 self._next_s[job.job] = now_s + PROGRESS_S
-                if job.state is not JobState.RESTARTING:  # an event tells more of it
+                if job.state not in _TOLD:
                     _log.info("job %s is %s", job.job, _state(job), extra=_fields(job))
             elif now_s >= self._next_s[job.job]:
                 self._next_s[job.job] = now_s + PROGRESS_S
@@ -182,7 +191,9 @@ def _state(job: JobFigures) -> str:
 
 
 def _progress(job: JobFigures, rate: float) -> str:
-    parts = [f"{job.state.value}, {job.read:,} rows read, {job.rows_written:,} written"]
+    phase = rescale_phase(job)
+    state = job.state.value if phase is None else f"rescaling ({phase})"
+    parts = [f"{state}, {job.read:,} rows read, {job.rows_written:,} written"]
     parts.append(f"{rate:,.0f} rows/s, {job.bad:,} bad")
     if job.late:
         parts.append(f"{job.late:,} late")
@@ -214,6 +225,8 @@ def _fields(job: JobFigures) -> dict[str, dict[str, object]]:
             "channels": {str(each.channel): _figures(each) for each in job.channels},
             "processes": {str(each.chain): _figures(each) for each in job.processes},
             "event_time": {str(each.chain): _figures(each) for each in job.times},
+            "parallelism": dict(job.parallelism),
+            "rescale": None if job.rescale is None else asdict(job.rescale),
         }
     }
 

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from arkflow_kernel.ids import ChainId
 from arkflow_kernel.metrics import ChannelStatistics
 from arkflow_kernel.plan import ExecutionGraph
-from arkflow_kernel.protocol import JobState, JobStatus
+from arkflow_kernel.protocol import JobState, JobStatus, RescaleStatus
+from arkflow_ray.observability.subtasks import read_rows
 from arkflow_ray.observability.time_figures import (
     TimeFigures,
     evicted_rows,
     late_rows,
     time_figures,
 )
+from arkflow_ray.runtime.rescaling import ENDED
 
 RATE_WINDOW_S = 5.0
 """Rates are means over this many seconds: reports come once a second."""
@@ -58,7 +60,8 @@ class JobFigures:
     routed. `evicted` ones were let go of by windows that held too many keys. `channels` are all
     channels between chains, as their senders see them; `processes` those of the chains that have
     reported what they use; `times` where chains are in event time.
-    After a restart the counters are those of the running attempt.
+    `parallelism` is that of each operator, `rescale` the last one that was asked for.
+    After a restart or a rescale the counters are those of the running attempt.
     """
 
     job: str
@@ -78,6 +81,8 @@ class JobFigures:
     untimed: int = 0
     evicted: int = 0
     times: tuple[TimeFigures, ...] = ()
+    parallelism: Mapping[str, int] = field(default_factory=dict)
+    rescale: RescaleStatus | None = None
 
     @property
     def rows_written(self) -> int:
@@ -102,7 +107,7 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         evicted += evicted_rows(chain)
         untimed += chain.invalid_times
         if plan.source is not None:
-            read += chain.rows_in + chain.bad_rows + chain.skipped_rows + chain.invalid_times
+            read += read_rows(chain)
         sinks = {sink.output for sink in plan.sinks}
         for output, rows in chain.rows_to:
             if output in sinks:
@@ -125,6 +130,8 @@ def figures(graph: ExecutionGraph, status: JobStatus) -> JobFigures:
         untimed,
         evicted,
         time_figures(graph, status),
+        {str(name): subtasks for name, subtasks in status.parallelism.items()},
+        status.rescale,
     )
 
 
@@ -152,6 +159,12 @@ def _processes(status: JobStatus) -> Iterator[ProcessFigures]:
         )
 
 
+def rescale_phase(job: JobFigures) -> str | None:
+    """The phase of the rescale that is under way; None if none is."""
+    rescale = job.rescale
+    return None if rescale is None or rescale.phase in ENDED else rescale.phase
+
+
 def restarts_text(restarts: int) -> str:
     """How often a job was restarted, as text."""
     return f"{restarts:,} restart" if restarts == 1 else f"{restarts:,} restarts"
@@ -166,6 +179,8 @@ class RateMeter:
 
     def sample(self, now_s: float, rows: int) -> float:
         """Take the counter at a moment of a monotonic clock; the rate, 0 if there is none yet."""
+        if self._samples and rows < self._samples[-1][1]:
+            self._samples.clear()  # another attempt counts from 0
         if not self._samples or self._samples[-1][1] != rows:
             self._samples.append((now_s, rows))
         while len(self._samples) > 2 and now_s - self._samples[0][0] > self._window_s:
@@ -185,5 +200,6 @@ __all__ = [
     "ProcessFigures",
     "RateMeter",
     "figures",
+    "rescale_phase",
     "restarts_text",
 ]

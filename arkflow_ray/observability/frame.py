@@ -9,13 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from arkflow_kernel.protocol import JobState
-from arkflow_ray.observability.figures import JobFigures, restarts_text
+from arkflow_ray.observability.figures import JobFigures, rescale_phase, restarts_text
 
 _COLOURS: Final = {
     JobState.RUNNING: "green",
     JobState.FINISHED: "green",
     JobState.FAILED: "red",
     JobState.RESTARTING: "yellow",
+    JobState.RESCALING: "yellow",
     JobState.STOPPING: "yellow",
     JobState.STOPPED: "yellow",
     JobState.CANCELLED: "yellow",
@@ -63,6 +64,9 @@ def _state(job: JobFigures) -> str:
     state = str(job.state.value)
     if job.state is JobState.DEPLOYING:
         state = f"deploying {job.ready}/{job.chains} chains"
+    phase = rescale_phase(job)
+    if phase is not None:
+        state = f"rescaling, {phase}"
     if job.checkpoint is not None and job.checkpoint.last:
         state += f", checkpoint {job.checkpoint.last}"
     return f"{state}, {restarts_text(job.restarts)}" if job.restarts else state

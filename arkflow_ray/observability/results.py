@@ -43,7 +43,8 @@ class JobResult:
     or was stopped, and perhaps not the last of it if it failed or was cancelled. `late_rows` came
     too late for a window, `untimed_rows` had no event time, `evicted_rows` were let go of by
     windows with too many keys. Figures of a job that lost its process are the last that were
-    reported, those of one that was restarted belong to its last attempt.
+    reported, those of one that was restarted or rescaled belong to its last attempt. `rescales`
+    counts those that were asked for.
     """
 
     job: str
@@ -59,14 +60,15 @@ class JobResult:
     late_rows: int = 0
     untimed_rows: int = 0
     evicted_rows: int = 0
+    rescales: int = 0
 
     @property
     def rows_per_s(self) -> float | None:
         """Rows read per second of the job's life; 0 for a job without a measurable one.
 
-        None for a job that was restarted: its rows are those of the last attempt alone.
+        None for a job that was restarted or rescaled: its rows are those of the last attempt alone.
         """
-        if self.restarts:
+        if self.restarts or self.rescales:
             return None
         return self.rows_read / self.duration_s if self.duration_s > 0 else 0.0
 
@@ -91,6 +93,7 @@ class JobResult:
             "duration_s": round(self.duration_s, 3),
             "rows_per_s": None if self.rows_per_s is None else round(self.rows_per_s, 1),
             "restarts": self.restarts,
+            "rescales": self.rescales,
             "checkpoint": None if self.checkpoint is None else asdict(self.checkpoint),
             "error": None
             if error is None
@@ -114,6 +117,7 @@ def job_result(last: JobFigures, outcome: JobOutcome, duration_s: float) -> JobR
         last.late,
         last.untimed,
         last.evicted,
+        0 if last.rescale is None else last.rescale.number,
     )
 
 
@@ -152,6 +156,8 @@ def _text(result: JobResult, types: Mapping[str, str]) -> str:
         lines.append(f"  evicted  {_rows(result.evicted_rows)}")
     if result.restarts:
         lines.append(f"  restarts {result.restarts:,}; the figures are those of the last attempt")
+    if result.rescales:
+        lines.append(f"  rescales {result.rescales:,}; the figures are those of the last attempt")
     if result.checkpoint is not None:
         lines += [f"  saved    {text}" for text in _saved(result, result.checkpoint)]
     note = _figures_note(result)

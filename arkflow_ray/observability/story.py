@@ -9,6 +9,7 @@ from arkflow_kernel.metrics import Wait
 from arkflow_kernel.protocol import JobState, JobStatus, Transition
 from arkflow_ray.observability.checkpoint_story import CheckpointStory
 from arkflow_ray.observability.job_event import JobEvent
+from arkflow_ray.observability.rescale_story import RescaleStory
 
 AT_ONCE = "at once"
 """How the cause of a restart that does not wait ends: nobody needs a line for that."""
@@ -24,12 +25,14 @@ class JobStory:
         self._generation: Generation | None = None
         self._stalled: set[tuple[ChainId, str]] = set()
         self._saved = CheckpointStory(job)
+        self._rescaled = RescaleStory(job)
 
     def news(self, status: JobStatus) -> list[JobEvent]:
         """What is worth a line and was not told yet, in the order in which it happened."""
         found = [self._changed(status, change) for change in self._new_transitions(status)]
         told = [event for event in found if event is not None]
-        return [*told, *self._saved.news(status), *self._waits(status)]
+        saved, rescaled = self._saved.news(status), self._rescaled.news(status)
+        return [*told, *rescaled, *saved, *self._waits(status)]
 
     def _new_transitions(self, status: JobStatus) -> list[Transition]:
         new = [change for change in status.transitions if change.number > self._told]

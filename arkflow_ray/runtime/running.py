@@ -1,14 +1,17 @@
 """Jobs that were started, as the CLI and the Python API hold them: one thread per job."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from arkflow_kernel.errors import ArkflowError, ComponentError
+from arkflow_kernel.errors import ArkflowError, ComponentError, RescaleError
 from arkflow_kernel.ids import JobId
+from arkflow_kernel.job import JobSpec
+from arkflow_kernel.job_parallelism import parallelisms, with_parallelism
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph
-from arkflow_kernel.protocol import JobOutcome, JobStatus, OutcomeKind
+from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
+from arkflow_ray.runtime.rescaling import Rescaling, under_way
 
 
 class Session(Protocol):
@@ -20,11 +23,19 @@ class Session(Protocol):
 
 
 class RunningJob:
-    """A job and the thread that waits for it. All methods but `run` return at once."""
+    """A job and the thread that waits for it. All methods but `run` return at once.
 
-    def __init__(self, graph: ExecutionGraph, handle: KernelHandle) -> None:
+    `spec` is what `graph` was planned from; without it the job cannot be rescaled.
+    """
+
+    def __init__(
+        self, graph: ExecutionGraph, handle: KernelHandle, spec: JobSpec | None = None
+    ) -> None:
         self.job = graph.job
-        self.graph = graph
+        self._plans = [({} if spec is None else parallelisms(spec), graph)]
+        self._spec = spec
+        self._asking = threading.Lock()
+        self._asked: Rescaling | None = None
         self._handle = handle
         self._outcome: JobOutcome | None = None
 
@@ -32,6 +43,19 @@ class RunningJob:
     def outcome(self) -> JobOutcome | None:
         """How the job ended, or None while it runs."""
         return self._outcome
+
+    @property
+    def graph(self) -> ExecutionGraph:
+        """The plan at work, as far as this side knows."""
+        return self.plan_of(self.status())
+
+    def plan_of(self, status: JobStatus) -> ExecutionGraph:
+        """The plan that was at work when the job told this status."""
+        at_work = _by_name(status)
+        for parallelism, plan in reversed(self._plans):
+            if parallelism == at_work:
+                return plan
+        return self._plans[0][1]
 
     def status(self) -> JobStatus:
         """State, cause and counters, as far as this side knows."""
@@ -44,6 +68,26 @@ class RunningJob:
     def savepoint(self, name: str) -> None:
         """Make a savepoint (X4): see `KernelHandle.savepoint`."""
         self._handle.savepoint(name)
+
+    def rescale(self, changes: Mapping[str, int]) -> Rescaling:
+        """Go on with another number of subtasks of some operators (K2, K3); what that changes.
+
+        Raises `ConfigError` with every reason why the job cannot be so, `RescaleError` if it
+        cannot be rescaled now. `Rescaling.end` tells how it ends.
+        """
+        from arkflow_ray.config.replan import replan
+
+        with self._asking:
+            status = self.status()
+            self._check_rescalable(status)
+            assert self._spec is not None, "see _check_rescalable"
+            plan = replan(with_parallelism(self._spec, _by_name(status)), changes)
+            asked = 0 if status.rescale is None else status.rescale.number
+            if plan.changed:
+                self._plans.append((parallelisms(plan.job), plan.graph))
+                self._handle.rescale(plan.graph)
+            self._asked = Rescaling(plan.changed, plan.notes, asked, status.generation)
+            return self._asked
 
     def cancel(self) -> None:
         """End now (D5)."""
@@ -61,6 +105,21 @@ class RunningJob:
             raise
         finally:
             on_end()
+
+    def _check_rescalable(self, status: JobStatus) -> None:
+        """Raise `RescaleError` if the job cannot be rescaled now."""
+        if self._spec is None:
+            raise RescaleError(f"job '{self.job}' was started from a plan alone")
+        if self._outcome is not None:
+            raise RescaleError(f"job '{self.job}' is over")
+        busy = under_way(status)
+        if busy is not None or (self._asked and self._asked.end(status, None) is None):
+            phase = "" if busy is None else f" (phase `{busy.phase}`)"
+            text = f"job '{self.job}' is being rescaled{phase}; ask again when that is over"
+            raise RescaleError(text)
+        if status.state is not JobState.RUNNING:
+            text = f"job '{self.job}' is {status.state.value}, and is only rescaled while it runs"
+            raise RescaleError(f"{text}; ask again then")
 
 
 class RunningJobs:
@@ -112,6 +171,11 @@ class RunningJobs:
     def _on_end(self) -> None:
         with self._changed:
             self._changed.notify_all()
+
+
+def _by_name(status: JobStatus) -> dict[str, int]:
+    """Subtasks by operator in the plan at work."""
+    return {str(name): subtasks for name, subtasks in status.parallelism.items()}
 
 
 __all__ = ["RunningJob", "RunningJobs", "Session"]

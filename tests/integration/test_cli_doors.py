@@ -3,21 +3,15 @@
 Each run is the program itself, in a process of its own; all but one are without Ray.
 """
 
-import json
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from tests.integration.cli_shop import Shop, await_status
 
 SHOP = """\
 jobs:
@@ -50,95 +44,14 @@ jobs:
 PHASES = {"acknowledged_ms", "new_bytes", "pause_ms", "sealed_ms", "upload_ms"}
 
 
-@dataclass(frozen=True)
-class Program:
-    """A run. Its rows go into a file: a pipe that nobody reads would hold the job back."""
-
-    process: subprocess.Popen[str]
-    rows: Path
-
-    def first(self) -> int:
-        """The number in the first row that it prints."""
-        while not (text := self.rows.read_text()).count("\n"):
-            assert self.process.poll() is None, self.process.communicate()[1]
-            time.sleep(0.02)  # the test's time-out bounds the wait
-        return int(json.loads(text.splitlines()[0])["number"])
-
-    def last(self) -> int:
-        """The number in the last row that it printed."""
-        return int(json.loads(self.rows.read_text().splitlines()[-1])["number"])
-
-    def interrupt(self) -> str:
-        """Stop it as Ctrl-C does; what it said."""
-        self.process.send_signal(signal.SIGINT)
-        return self.said()
-
-    def said(self) -> str:
-        """What it said, when it has ended."""
-        return self.process.communicate()[1]
-
-
-class Shop:
-    """A folder with the file; commands in it see only the doors of this test."""
-
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self._environment = {**os.environ, "XDG_RUNTIME_DIR": str(place)}
-        self._programs: list[Program] = []
-        (place / "shop.yaml").write_text(SHOP)
-
-    def run(self, *arguments: str, command: str = "run", ray: bool = False) -> Program:
-        """Start the job; it prints a row every 10 ms for ever."""
-        arguments = arguments if ray else ("--inline", *arguments)
-        rows = self.place / f"rows-{len(self._programs)}"
-        with rows.open("w") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "arkflow_ray.cli.main", command, "shop.yaml",
-                 *arguments],
-                cwd=self.place, env=self._environment, stdout=out, stderr=subprocess.PIPE,
-                text=True,
-            )  # fmt: skip
-        self._programs.append(Program(process, rows))
-        return self._programs[-1]
-
-    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", "arkflow_ray.cli.main", *arguments],
-            cwd=self.place, env=self._environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-
-    def told(self, *arguments: str) -> dict[str, Any]:
-        """The JSON answer of a command that works."""
-        called = self.call(*arguments, "--json")
-        assert called.returncode == 0, called.stdout + called.stderr
-        answer: dict[str, Any] = json.loads(called.stdout)
-        return answer
-
-    def close(self) -> None:
-        for program in self._programs:
-            program.process.kill()
-            program.process.wait()
-            assert program.process.stderr is not None
-            program.process.stderr.close()
-
-
 @pytest.fixture
 def shop() -> Iterator[Shop]:
     """Its path is short enough for sockets."""
     place = Path(tempfile.mkdtemp(prefix="shop-", dir="/tmp"))
-    found = Shop(place)
+    found = Shop(place, SHOP)
     yield found
     found.close()
     shutil.rmtree(place)
-
-
-def await_status(shop: Shop, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """The status as soon as it is as wanted; the test's time-out bounds the wait."""
-    while True:
-        told = shop.told("status", "shop")
-        if wanted(told):
-            return told
 
 
 def test_a_run_is_seen_asked_and_stopped_from_elsewhere_and_the_next_one_goes_on(

@@ -139,6 +139,7 @@ def test_a_result_is_told_in_json() -> None:
                 "duration_s": 2.0,
                 "rows_per_s": 1000.0,
                 "restarts": 0,
+                "rescales": 0,
                 "checkpoint": None,
                 "error": {"type": "SinkError", "message": "full"},
             }

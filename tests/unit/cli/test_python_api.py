@@ -1,6 +1,7 @@
 """`arkflow_ray.load(path)`: from programs, threads and notebooks. Ray is in tests/integration."""
 
 import asyncio
+import contextlib
 import json
 import signal
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import arkflow_ray
-from arkflow_kernel.errors import BadRowError, ConfigError
+from arkflow_kernel.errors import BadRowError, ConfigError, RescaleError
 
 FAILS = """\
 streams:
@@ -116,6 +117,65 @@ def test_it_runs_outside_the_main_thread_and_leaves_signals_alone(good_file: Pat
     thread.start()
     thread.join()
     assert outcomes == ["finished", True]
+
+
+COUNTING = """\
+jobs:
+  - id: shop
+    version: 1
+    state: {backend: embedded_kv, durability: ephemeral}
+    operators:
+      - {id: orders, kind: source}
+      - id: counted
+        kind: map
+        parallelism: 2
+        stateful: true
+        key_field: a
+        config: {type: sql, query: "SELECT number FROM flow", state_output_field: number}
+      - {id: printed, kind: sink}
+    edges:
+      - {id: by-a, from: orders, to: counted, partitioned: true}
+      - {id: out, from: counted, to: printed}
+    sources:
+      - operator_id: orders
+        input_type: generate
+        config: {context: '{"a": 1}', interval: 2ms, count: 1500}
+        codec: json
+        time: {mode: processing_time}
+    sinks:
+      - {operator_id: printed, output_type: stdout}
+"""
+
+
+def test_a_job_is_rescaled_by_another_thread_while_it_runs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shop.yaml"
+    path.write_text(COUNTING)
+    pipeline = arkflow_ray.load(path)
+    with pytest.raises(KeyError):
+        pipeline.rescale("shop", {"counted": 3})
+    results: list[arkflow_ray.RunResult] = []
+    thread = threading.Thread(target=lambda: results.append(pipeline.run(inline=True)))
+    thread.start()
+    rescaled = None
+    while rescaled is None and thread.is_alive():
+        with contextlib.suppress(KeyError, RescaleError):  # it does not run yet
+            rescaled = pipeline.rescale("shop", {"counted": 3})
+    assert rescaled is not None
+    assert rescaled.changed == {"counted": (2, 3)}
+    assert set(rescaled.phases) == {
+        f"{p}_ms" for p in ("prepare", "round", "end", "claim", "deploy")
+    }
+    assert pipeline.rescale("shop", {"counted": 3}).changed == {}
+    with pytest.raises(ConfigError, match="no operator 'x'"):
+        pipeline.rescale("shop", {"x": 3})
+    thread.join()
+    assert (results[0]["shop"].outcome, results[0]["shop"].rescales) == ("finished", 1)
+    numbers = [json.loads(line)["number"] for line in capfd.readouterr().out.splitlines()]
+    assert numbers == list(range(1, 1501))
+    with pytest.raises(RescaleError, match="job 'shop' is over"):
+        pipeline.rescale("shop", {"counted": 2})
 
 
 def test_the_environment_can_be_given(tmp_path: Path) -> None:

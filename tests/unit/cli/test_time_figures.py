@@ -4,11 +4,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from arkflow_kernel.ids import ChainId, EventTimeMs, MonotonicMs, OperatorId, WallMs
+from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.metrics import ChainStatistics, OperatorCounts
 from arkflow_kernel.plan import ExecutionGraph, SourcePlan, TimePlan
 from arkflow_kernel.ports import Moment
@@ -118,7 +119,7 @@ class _Told(RunningJob):
     """A job of which only the status is asked."""
 
     def __init__(self, graph: ExecutionGraph) -> None:
-        self.graph, self.job = graph, graph.job
+        super().__init__(graph, cast("KernelHandle", None))
 
     def status(self) -> JobStatus:
         return _status()

@@ -5,12 +5,15 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from arkflow_kernel.graph import build_graph
 from arkflow_kernel.ids import JobId, MonotonicMs, WallMs
+from arkflow_kernel.job import JobSpec
 from arkflow_kernel.plan import CheckpointPlan, ExecutionGraph, Mode
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import CheckpointStatus, JobOutcome, JobState, JobStatus
@@ -50,15 +53,24 @@ class ScriptedHandle:
 class ScriptedJob(RunningJob):
     """A running job of a scripted handle, which ends when the test says so."""
 
-    def __init__(self, job: str = "shop", root: str | None = "file:///checkpoints") -> None:
+    def __init__(
+        self,
+        job: str = "shop",
+        root: str | None = "file:///checkpoints",
+        spec: JobSpec | None = None,
+    ) -> None:
         plan = CheckpointPlan(root) if root != "" else None
         mode = Mode.ACK if plan is None else Mode.CHECKPOINT
         graph = ExecutionGraph(JobId(job), 1, mode, (), (), 128, checkpoint=plan)
         self.handle = ScriptedHandle(None if plan is None else CheckpointStatus())
-        super().__init__(graph, self.handle)
+        super().__init__(graph if spec is None else build_graph(spec), self.handle, spec)
 
     def end(self, outcome: JobOutcome) -> None:
         self._outcome = outcome
+
+    def told(self, **fields: Any) -> None:
+        """Set some of its status."""
+        self.handle.now = replace(self.handle.now, **fields)
 
     def checkpoints(self, **fields: Any) -> None:
         """Set the status of its checkpoints."""
