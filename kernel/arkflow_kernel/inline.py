@@ -57,6 +57,7 @@ from arkflow_kernel.protocol import (
     deadline,
 )
 from arkflow_kernel.snapshot import NEWEST, RestoreChoice
+from arkflow_kernel.split_dealing import SplitDealer
 from arkflow_kernel.task import ChainTask
 
 Caller = Callable[[Callable[[], ChainEvent], Callable[[], ChainEvent | None]], ChainEvent]
@@ -94,6 +95,7 @@ class InlineJob(KernelHandle):
         assert (store is None) == (graph.checkpoint is None), "checkpoints need a store"
         self._store = store
         self._components = components
+        self._dealer = SplitDealer()
         self._clock = clock
         self._caller = caller
         self._observer = observer
@@ -260,6 +262,8 @@ class InlineJob(KernelHandle):
             self._ends.clear()
         self._ends |= {channel.channel: channel for channel in plan.inputs}
         try:
+            command = self._dealer.deal(command, self._components)
+            plan = command.plan
             objects = None if self._store is None else self._store.objects
             work = ChainWork(
                 plan,

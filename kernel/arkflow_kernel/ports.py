@@ -119,10 +119,13 @@ class Split:
 class SplitLister(Protocol):
     """A `SourceReader` that may have several subtasks (K5)."""
 
-    def list_splits(self) -> Seq[Split]:
+    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
         """All splits there are, in reading order. Called on a reader that is never opened.
 
-        It leaves nothing open. What a split is does not depend on the number of subtasks.
+        `restored` are all positions that are known of the source: raises `SourceError` if one of
+        them cannot be continued because what it stands in is gone, or is split otherwise now.
+        Ended splits may be left out. It leaves nothing open. What a split is does not depend on
+        the number of subtasks.
         """
         ...
 
@@ -140,8 +143,12 @@ class SourceReader(Protocol):
         """Whether it wants `commit` calls (a broker's offsets, a WAL's cursor)."""
         ...
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
-        """Connect; continue at the restored positions, at the beginning for unlisted splits."""
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
+        """Connect; continue at the restored positions, at the beginning for unlisted splits.
+
+        `assigned`: this subtask reads these splits alone, in this order, but for those that are
+        ended, and all positions are of them (K5). None: it reads all splits that there are.
+        """
         ...
 
     def splits(self) -> Seq[SplitId]:

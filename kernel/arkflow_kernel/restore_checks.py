@@ -2,19 +2,29 @@
 
 A record is taken apart by operator and put together again by the new plan's chains. An operator of
 unchanged parallelism hands over subtask by subtask; a keyed one of another parallelism hands over
-key groups: every new subtask gets the runs that overlap its range, with clipped limits (S6).
+key groups: every new subtask gets the runs that overlap its range, with clipped limits (S6). A
+source hands over splits: every subtask gets the positions and times of all of them, for what it
+will read is decided when its splits have been listed (K5).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from arkflow_kernel.ids import ChainId, EventTimeMs, JobId, OperatorId
+from arkflow_kernel.ids import ChainId, EventTimeMs, JobId, OperatorId, SplitId
 from arkflow_kernel.job_plan_record import JobPlan, PlannedChain, plan_of
 from arkflow_kernel.job_record import CheckpointEntry, ClaimEntry
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
-from arkflow_kernel.snapshot import ChainSnapshot, LaneSnapshot, ObjectRef, RunRef, StateSnapshot
+from arkflow_kernel.ports import SplitPosition
+from arkflow_kernel.snapshot import (
+    ChainSnapshot,
+    LaneSnapshot,
+    ObjectRef,
+    RunRef,
+    SplitTime,
+    StateSnapshot,
+)
 
 STATE_FORMAT_VERSION: Final = 1
 """The newest format of a state's runs that this release reads (S9)."""
@@ -43,6 +53,8 @@ def inconsistency(entry: CheckpointEntry, claim: ClaimEntry | None) -> str | Non
         return f"it lacks the planned tasks of the chains {_names(missing)}"
     if foreign := sorted(chain for chain, _ in set(held) - planned.tasks):
         return f"it lists tasks of the chains {_names(foreign)}, which its own claim does not plan"
+    if (twice := _read_twice(entry, planned)) is not None:
+        return twice
     listed = entry.objects
     for chain in entry.record.chains:
         for state in chain.states:
@@ -71,7 +83,6 @@ def fit(
         )
     checks.formats()
     checks.dropped()
-    checks.sources()
     for chain in graph.chains:
         checks.stateful(chain)
     snapshots = [] if checks.refusals else list(checks.mapped(graph))
@@ -138,19 +149,6 @@ class _Checks:
                     "--allow-dropped-state"
                 )
 
-    def sources(self) -> None:
-        """Splits are handed over subtask by subtask, so a source keeps its parallelism."""
-        for operator in self._has.values():
-            if operator.role != "source" or operator.operator not in self._had:
-                continue
-            before = len(self._old.hosts(operator.operator))
-            now = len(self._new.hosts(operator.operator))
-            if before != now and self._splits(operator.operator):
-                self.refusals.append(
-                    f"source '{operator.operator}' had {before} subtasks, the job plans {now}: its "
-                    "splits cannot be handed over; set its parallelism back"
-                )
-
     def stateful(self, plan: ChainPlan) -> None:
         """An operator's state must be the one that it asks for."""
         for operator in plan.operators:
@@ -196,31 +194,73 @@ class _Checks:
     def mapped(self, graph: ExecutionGraph) -> Iterator[ChainSnapshot]:
         """The parts of the record by the new plan's chains; chains without a part are left out."""
         inputs = {each.channel: each for chain in self._record.chains for each in chain.inputs}
+        before = {planned.chain: self._before(planned) for planned in self._new.chains}
+        finished = self._finished(before, graph)
         for planned, plan in zip(self._new.chains, graph.chains, strict=True):
-            before = [c for c in self._old.chains if _share(c, planned)]
-            if not before:
+            if not before[planned.chain]:
                 continue
-            snapshots = [self._snapshots[chain.chain] for chain in before]
-            finished = {snapshot.finished for snapshot in snapshots}
-            if len(finished) > 1:
-                self.refusals.append(
-                    f"chain '{planned.chain}' would join operators that were finished with others "
-                    "that were not: keep them in chains of their own"
-                )
             states = tuple(self._states_for(planned))
-            read = self._read_by(planned)
+            sources, times = self._read_by(planned)
             yield ChainSnapshot(
                 chain=planned.chain,
                 tasks=planned.tasks,
-                sources=() if read is None else read.sources,
-                times=() if read is None else read.times,
-                watermark=_lowest_watermark(snapshots),
+                sources=sources,
+                times=times,
+                watermark=self._watermark(planned, before[planned.chain]),
                 inputs=tuple(inputs[c.channel] for c in plan.inputs if c.channel in inputs),
-                finished=finished == {True},
+                finished=planned.chain in finished,
                 states=states,
                 lanes=tuple(self._lanes_for(planned)),
                 objects=self._objects_of(states),
             )
+
+    def _before(self, chain: PlannedChain) -> tuple[ChainSnapshot, ...]:
+        """What a new chain is made of: subtask by subtask while their number stays; else what owned
+        its key groups, or all subtasks of a source, for any of their splits may become its own.
+        """
+        hosts = [self._old.hosts(source) for source in _sources_of(chain)]
+        moved = {host.chain for many in hosts if len(many) != chain.parallelism for host in many}
+        return tuple(
+            self._snapshots[old.chain]
+            for old in self._old.chains
+            if _share(old, chain) or old.chain in moved
+        )
+
+    def _watermark(
+        self, chain: PlannedChain, before: tuple[ChainSnapshot, ...]
+    ) -> EventTimeMs | None:
+        """The watermark that a new chain has had; None if it is not known.
+
+        Without state, that is the lowest of all subtasks: splits move between those of a source
+        (K5), and what is said behind one must not be ahead of a split that is its own now.
+        """
+        if not any(each.stateful for each in chain.operators):
+            hosts = {
+                host.chain for each in chain.operators for host in self._old.hosts(each.operator)
+            }
+            before = tuple(s for s in self._record.chains if s.chain in hosts)
+        return _lowest_watermark(before)
+
+    def _finished(
+        self, before: Mapping[ChainId, tuple[ChainSnapshot, ...]], graph: ExecutionGraph
+    ) -> set[ChainId]:
+        """New chains that are finished: all that they are made of was, and so is all before them.
+
+        Of several subtasks of a source some may be through while others are not, and with them
+        chains behind them: these go on, for they may be given rows that are left (B8).
+        """
+        live = {name for name, old in before.items() if not all(c.finished for c in old)}
+        live |= {p.chain for p in graph.chains if p.source is not None and not before[p.chain]}
+        feeding = {plan.chain: {c.source for c in plan.inputs} for plan in graph.chains}
+        while fed := {name for name in before if name not in live and feeding[name] & live}:
+            live |= fed
+        for name in (name for name in before if name in live):
+            if any(old.finished and old.states for old in before[name]):
+                self.refusals.append(
+                    f"chain '{name}' would join operators that were finished with others that were "
+                    "not: keep them in chains of their own"
+                )
+        return before.keys() - live
 
     def _states(
         self, operator: OperatorId | None = None
@@ -230,17 +270,16 @@ class _Checks:
                 if operator in (None, state.operator):
                     yield chain, state
 
-    def _splits(self, source: OperatorId) -> bool:
-        hosts = self._old.hosts(source)
-        return any(self._snapshots[chain.chain].sources for chain in hosts)
-
-    def _read_by(self, chain: PlannedChain) -> ChainSnapshot | None:
-        """The chain that had the source of this one, and so its splits and their event times."""
-        for operator in chain.operators:
-            for host in self._old.hosts(operator.operator):
-                if operator.role == "source" and host.subtask == chain.subtask:
-                    return self._snapshots[host.chain]
-        return None
+    def _read_by(
+        self, chain: PlannedChain
+    ) -> tuple[tuple[SplitPosition, ...], tuple[SplitTime, ...]]:
+        """The splits of the chain's source, whoever read them, and their event times."""
+        hosts = [host for source in _sources_of(chain) for host in self._old.hosts(source)]
+        read = [self._snapshots[host.chain] for host in hosts]
+        return (
+            tuple(position for snapshot in read for position in snapshot.sources),
+            tuple(time for snapshot in read for time in snapshot.times),
+        )
 
     def _states_for(self, chain: PlannedChain) -> Iterator[StateSnapshot]:
         for operator in chain.operators:
@@ -271,6 +310,24 @@ class _Checks:
         needed = {run.object for state in states for run in state.runs}
         found = {ref.name: ref for chain in self._record.chains for ref in chain.objects}
         return tuple(ref for name, ref in found.items() if name in needed)
+
+
+def _read_twice(entry: CheckpointEntry, plan: JobPlan) -> str | None:
+    """K5: a split in two parts of a record would be read twice, or go on at the wrong place."""
+    readers: dict[tuple[OperatorId, SplitId], ChainId] = {}
+    sources = {chain.chain: source for chain in plan.chains for source in _sources_of(chain)}
+    for chain in entry.record.chains:
+        for position in chain.sources if chain.chain in sources else ():
+            split = sources[chain.chain], position.split
+            other = readers.setdefault(split, chain.chain)
+            if other != chain.chain:
+                return f"split '{position.split}' is in the chains {_names([other, chain.chain])}"
+    return None
+
+
+def _sources_of(chain: PlannedChain) -> list[OperatorId]:
+    """The source of a chain, if it has one."""
+    return [each.operator for each in chain.operators if each.role == "source"]
 
 
 def _lowest_watermark(chains: Iterable[ChainSnapshot]) -> EventTimeMs | None:

@@ -231,12 +231,18 @@ class CheckpointRecord:
 class RestoredChain:
     """What one chain restores: its snapshot, and the checkpoint that it is from.
 
-    `logged_upto` is `Claim.last_checkpoint`; None: there is no log.
+    `logged_upto` is `Claim.last_checkpoint`; None: there is no log. `assigned`: the splits that it
+    reads alone, in reading order, among them those of the positions (K5); None: all of its source.
+    A driver fills it in: for a chain of a source with several subtasks, the machine of the job
+    gives the positions and times of the whole source, and `finished_subtasks`, the indices of those
+    that were finished.
     """
 
     checkpoint: CheckpointId = NO_CHECKPOINT
     snapshot: ChainSnapshot | None = None
     logged_upto: CheckpointId | None = None
+    assigned: tuple[SplitId, ...] | None = None
+    finished_subtasks: frozenset[int] = frozenset()
 
     @property
     def sources(self) -> tuple[SplitPosition, ...]:
@@ -287,8 +293,15 @@ class RestoredJob:
         """What a chain restores; nothing if the record does not know it."""
         for snapshot in self.chains:
             if snapshot.chain == chain:
-                return RestoredChain(self.checkpoint, snapshot)
+                beside = self._finished_beside(chain)
+                return RestoredChain(self.checkpoint, snapshot, finished_subtasks=beside)
         return RestoredChain(self.checkpoint)
+
+    def _finished_beside(self, chain: ChainId) -> frozenset[int]:
+        """Which subtasks of a chain were finished; it is named `<head>-<subtask>` (G6)."""
+        names = (each.chain.rpartition("-") for each in self.chains if each.finished)
+        head = chain.rpartition("-")[0]
+        return frozenset(int(subtask) for other, _, subtask in names if other == head)
 
     @property
     def tokens(self) -> int:

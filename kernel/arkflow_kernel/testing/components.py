@@ -14,7 +14,7 @@ import pyarrow as pa
 from arkflow_kernel.bad_rows import NOWHERE, Origin, bad_row_batch
 from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId
-from arkflow_kernel.plan import OperatorPlan, SinkPlan, SourcePlan
+from arkflow_kernel.plan import ONLY_SUBTASK, OperatorPlan, SinkPlan, SourcePlan, Subtask
 from arkflow_kernel.ports import (
     NothingYet,
     Operator,
@@ -25,6 +25,7 @@ from arkflow_kernel.ports import (
     SourceBatch,
     SourceEnded,
     SourceReader,
+    Split,
     SplitPosition,
     WriteReceipt,
 )
@@ -83,18 +84,25 @@ class ScriptedSource:
     committed: list[tuple[SplitPosition, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._next = dict.fromkeys(self.sizes, 0)
+        self._next: dict[str, int] = dict.fromkeys(self.sizes, 0)
         self._commits = 0
 
     def rows(self, split: str) -> int:
         """How many rows the split has."""
         return sum(self.sizes[split])
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
-        """Continue at the restored positions."""
+    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
+        """All of the script; each is as large as it has rows."""
+        del restored
+        return tuple(Split(SplitId(split), self.rows(split)) for split in self.sizes)
+
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
+        """Continue at the restored positions, in the assigned splits alone."""
         self.opened += 1
         if self.fail_open:
             raise OSError("the scripted source does not open")
+        if assigned is not None:
+            self._next = dict.fromkeys(assigned, 0)
         for position in restored:
             row = position.position["row"]
             assert isinstance(row, int)
@@ -102,7 +110,7 @@ class ScriptedSource:
 
     def splits(self) -> Seq[SplitId]:
         """Those that are not read to their end."""
-        return tuple(SplitId(s) for s in self.sizes if self._next[s] < self.rows(s))
+        return tuple(SplitId(s) for s, n in self._next.items() if n < self.rows(s))
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """The next batch of the split that is least far, or a pause."""
@@ -112,7 +120,7 @@ class ScriptedSource:
         if self.pause_every and self.reads % self.pause_every == 0:
             resume = None if self.pause_ms is None else MonotonicMs(now_ms + self.pause_ms)
             return NothingYet(resume)
-        open_splits = [s for s in self.sizes if self._next[s] < self.rows(s)]
+        open_splits = [s for s, n in self._next.items() if n < self.rows(s)]
         if not open_splits:
             return SourceEnded()
         return self._batch(min(open_splits, key=lambda split: (self._next[split], split)))
@@ -307,8 +315,11 @@ class ScriptedComponents:
         del workers
         return self.operators[plan.operator]
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+    def sink(
+        self, plan: SinkPlan, staging: Staging | None = None, subtask: Subtask = ONLY_SUBTASK
+    ) -> SinkWriter | EpochSink:
         """The sink of that name; none of them stages."""
+        del subtask
         assert staging is None, "see `staged_components`"
         return self.sinks[plan.operator]
 

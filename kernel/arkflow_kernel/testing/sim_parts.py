@@ -19,6 +19,7 @@ from arkflow_kernel.ports import (
     ReplayKind,
     SourceBatch,
     SourceEnded,
+    Split,
     SplitPosition,
     WriteReceipt,
 )
@@ -110,11 +111,20 @@ class SimSource:
         """As drawn."""
         return self._script.commits
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
-        """Continue at the restored positions."""
+    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
+        """All splits of the script; each is as large as it has rows."""
+        del restored
+        script = self._script
+        return tuple(Split(split_name(each), script.rows(each)) for each in sorted(script.sizes))
+
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
+        """Continue at the restored positions, in the assigned splits alone."""
+        if assigned is not None:
+            self._next = {split_number(split): 0 for split in assigned}
         for position in restored:
             row = position.position["row"]
             assert isinstance(row, int)
+            assert split_number(position.split) in self._next, "a position of a foreign split"
             self._next[split_number(position.split)] = row
 
     def splits(self) -> Seq[SplitId]:
