@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from arkflow_kernel.bad_rows import Origin
 from arkflow_kernel.checkpoint_ports import EpochSink, Staging
+from arkflow_kernel.plan import ONLY_SUBTASK, Subtask
 from arkflow_kernel.ports import LineOutput, Operator, ReplayKind, SinkWriter, SourceReader
 
 
@@ -67,16 +68,18 @@ class BuildContext:
     """What a factory may know: which operator it builds, its codec, and the way to stdout.
 
     `staging` is given exactly if the output is to be an `EpochSink` (X1). `job` is None where no
-    job runs: in a check.
+    job runs: in a check. `subtask`: which of the parallel instances of an output it builds.
+    `columns`: all that anybody looks at of an input's rows; others may be left out. None: any.
     """
 
     operator: str
     codec: Codec | None = None
     lines: LineOutput | None = None
     workers: int = 1
-    part_prefix: str = "part-0000000001-0000000000-0000000000"
     staging: Staging | None = None
     job: str | None = None
+    subtask: Subtask = ONLY_SUBTASK
+    columns: frozenset[str] | None = None
 
 
 Built = SourceReader | Operator | SinkWriter | EpochSink | Codec
@@ -89,8 +92,9 @@ class ComponentEntry:
 
     `config` and `factory` are `module:name`, imported only when used, so that `validate` and
     `--help` stay fast. So is `stages_epochs`, of an output: whether it can be an exactly-once sink
-    (X1) with a configuration as it stands in the file; None: never. `replay`, of an input, is what
-    its readers can repeat (B7).
+    (X1) with a configuration as it stands in the file; None: never. So is `subtasks`, of an input:
+    how many subtasks can share it (K5); None: it has one. `replay`, of an input, is what its
+    readers can repeat (B7).
     """
 
     kind: ComponentKind
@@ -100,6 +104,7 @@ class ComponentEntry:
     factory: str
     takes_codec: bool = False
     stages_epochs: str | None = None
+    subtasks: str | None = None
     replay: ReplayKind = ReplayKind.POSITION
 
 

@@ -32,6 +32,7 @@ from arkflow_kernel.plan import (
     StatePlan,
     WindowPlan,
 )
+from arkflow_kernel.projection import read_columns
 from arkflow_kernel.stream_compiler import WORKERS_KEY
 from arkflow_kernel.topology import Topology, counts_keys
 from arkflow_kernel.window_plans import time_plan, window_plan, window_shape
@@ -175,6 +176,7 @@ class _ChainPlanner:
             component=component(spec.input_type, spec.config, spec.codec),
             rows_per_second=None if rate is None else float(rate),
             time=time_plan(self._topology, name),
+            columns=read_columns(self._topology, name),
         )
 
     def _sink(self, name: str) -> SinkPlan:

@@ -6,7 +6,7 @@ they stand in the JobSpec; secrets in them are still references (M8).
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from arkflow_kernel.ids import (
     FIRST_SUBTASK,
@@ -52,6 +52,22 @@ class EdgeKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Subtask:
+    """Which of the `of` parallel instances of an operator: `index`, from 0."""
+
+    index: SubtaskIndex = FIRST_SUBTASK
+    of: int = 1
+
+    def owns(self, lane: int) -> bool:
+        """Whether it has to recover a sink lane; exactly one of them has (X5)."""
+        return lane % self.of == self.index
+
+
+ONLY_SUBTASK: Final = Subtask()
+"""That of an operator that is not parallel."""
+
+
+@dataclass(frozen=True, slots=True)
 class ComponentPlan:
     """One component to build: its registered type, its configuration without `type` and `name`."""
 
@@ -83,13 +99,15 @@ class TimePlan:
 class SourcePlan:
     """The source of a chain. `rows_per_second` is enforced by the chain's machine.
 
-    `time` is None in processing time.
+    `time` is None in processing time. `columns`: all that anybody looks at of its rows, so others
+    need not be read; None: any may be looked at.
     """
 
     operator: OperatorId
     component: ComponentPlan
     rows_per_second: float | None = None
     time: TimePlan | None = None
+    columns: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +369,7 @@ class ExecutionGraph:
 
 
 __all__ = [
+    "ONLY_SUBTASK",
     "AggregatePlan",
     "ChainPlan",
     "ChannelPlan",
@@ -367,6 +386,7 @@ __all__ = [
     "SinkPlan",
     "SourcePlan",
     "StatePlan",
+    "Subtask",
     "TimePlan",
     "WindowKind",
     "WindowPlan",

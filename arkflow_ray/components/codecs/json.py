@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 class JsonCodec:
     """One stream of payloads. Not thread-safe: a source has one, called in its read lane."""
 
-    def __init__(self, types: dict[str, str], *, skip: bool) -> None:
+    def __init__(
+        self, types: dict[str, str], *, skip: bool, columns: frozenset[str] | None = None
+    ) -> None:
         self._fixed = fixed_root(types)
         self._skip = skip
-        self._decoder = JsonDecoder(self._fixed, frozenset(types))
+        self._columns = columns
+        self._decoder = JsonDecoder(self._fixed, frozenset(types), columns)
 
     def decode(self, payloads: pa.BinaryArray, operator: str, origin: Origin) -> Decoded:
         """One batch of all objects; nulls give nothing. Bad payloads are set aside or skipped."""
@@ -48,9 +51,8 @@ class JsonCodec:
 
     def restore(self, position: dict[str, Any]) -> None:
         """Continue with these types. ValueError if they are not what `position` gave."""
-        self._decoder = JsonDecoder(
-            restored_root(position.get("types", []), self._fixed), frozenset(self._fixed.fields)
-        )
+        root = restored_root(position.get("types", []), self._fixed)
+        self._decoder = JsonDecoder(root, frozenset(self._fixed.fields), self._columns)
 
 
 def bad_texts_batch(
@@ -65,9 +67,9 @@ def bad_texts_batch(
     )
 
 
-def build(config: "JsonCodecConfig", context: BuildContext) -> JsonCodec:  # noqa: ARG001
+def build(config: "JsonCodecConfig", context: BuildContext) -> JsonCodec:
     """Make the codec; nothing can fail here."""
-    return JsonCodec(config.types, skip=config.on_error == "skip")
+    return JsonCodec(config.types, skip=config.on_error == "skip", columns=context.columns)
 
 
 __all__ = ["JsonCodec", "bad_texts_batch", "build"]

@@ -65,10 +65,18 @@ class DecodedTexts:
 
 
 class JsonDecoder:
-    """Decodes one stream of texts; keeps the types that it has learned."""
+    """Decodes one stream of texts; keeps the types that it has learned.
 
-    def __init__(self, root: StructType = NO_FIELDS, fixed: frozenset[str] = frozenset()) -> None:
-        self._plan = ReadPlan(root)
+    Batches have only the `columns`; None: all of them. Types are learned of all fields.
+    """
+
+    def __init__(
+        self,
+        root: StructType = NO_FIELDS,
+        fixed: frozenset[str] = frozenset(),
+        columns: frozenset[str] | None = None,
+    ) -> None:
+        self._plan = ReadPlan(root, columns)
         self._fixed = fixed
         self._form: Any = None
 
@@ -76,6 +84,10 @@ class JsonDecoder:
     def root(self) -> StructType:
         """The types so far."""
         return self._plan.root
+
+    def empty(self) -> pa.RecordBatch:
+        """No rows, of the types so far."""
+        return self._plan.only_kept(build_batch([], self.root))
 
     def form(self) -> Any:
         """The types so far as JSON, the same list until they change. Not to be mutated."""
@@ -208,9 +220,9 @@ class _Study:
             root = widened
             rows += found
         if root is not self.plan.root:
-            self.plan = ReadPlan(root)
+            self.plan = ReadPlan(root, self.plan.columns)
         try:
-            batch = build_batch(rows, root)
+            batch = self.plan.only_kept(build_batch(rows, root))
         except RowError:
             # Only the final types decide; `batch` reads this piece again.
             batch = None
@@ -240,7 +252,7 @@ class _Study:
         for index in range(low, high):
             if index not in self.bad:
                 rows += self._texts.parse(index)
-        return [build_batch(rows, self.plan.root)]
+        return [self.plan.only_kept(build_batch(rows, self.plan.root))]
 
 
 def _turns_float(old: JsonType, new: JsonType) -> bool:
@@ -256,7 +268,7 @@ def _turns_float(old: JsonType, new: JsonType) -> bool:
 def _joined(batches: list[pa.RecordBatch], plan: ReadPlan) -> pa.RecordBatch:
     filled = [batch for batch in batches if batch.num_rows]
     if not filled:
-        return build_batch([], plan.root)
+        return plan.only_kept(build_batch([], plan.root))
     return filled[0] if len(filled) == 1 else _concatenated(filled)
 
 

@@ -36,11 +36,17 @@ BREAK, OPEN, CLOSE = b"\n{}"
 class ReadPlan:
     """How texts of one root type are read: made once, used until the type widens.
 
+    `columns` are the fields that are wanted, None for all; every field is looked at all the same,
+    so what is bad does not depend on it. `kept` names the columns of the batches: where none of the
+    wanted ones is there it is all of them, because a batch without columns has no rows.
     `flat_misses` counts the blocks in a row that `json_flat` refused or was not asked to read.
     """
 
-    def __init__(self, root: StructType) -> None:
+    def __init__(self, root: StructType, columns: frozenset[str] | None = None) -> None:
         self.root = root
+        self.columns = columns
+        wanted = [name for name in root.fields if columns is None or name in columns]
+        self.kept = wanted or list(root.fields)
         self.flat_misses = 0
         self.schema = arrow_schema(root)
         self.options = pj.ParseOptions(
@@ -53,6 +59,10 @@ class ReadPlan:
         self.guarded = [
             (i, kind) for i, kind in enumerate(root.fields.values()) if not _is_plain(kind)
         ]
+
+    def only_kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of all fields without the columns that nobody wants."""
+        return batch if len(self.kept) == batch.num_columns else batch.select(self.kept)
 
 
 def read_texts(
@@ -124,7 +134,7 @@ def _checked(table: pa.Table, plan: ReadPlan) -> pa.RecordBatch | None:
         if settled is None:
             return None
         arrays[i] = settled
-    return pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+    return plan.only_kept(pa.RecordBatch.from_arrays(arrays, schema=plan.schema))
 
 
 def _settled(array: Any, kind: JsonType) -> Any:

@@ -8,6 +8,7 @@ then `json_fast` reads the block. Null, missing, nested and escaped values are l
 """
 
 import json
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,13 +26,20 @@ FIELDS_MAX: Final = 64
 
 
 def read_flat(
-    text: memoryview, starts: Places, ends: Places, schema: pa.Schema, root: StructType
+    text: memoryview,
+    starts: Places,
+    ends: Places,
+    schema: pa.Schema,
+    root: StructType,
+    kept: Sequence[str] | None = None,
 ) -> pa.RecordBatch | None:
     """The rows of lines of UTF-8, or None where nothing is proved.
 
     `starts` and `ends` are the places of each line's `{` and behind its `}`; between lines there
-    is one line break. `text` is not referred to afterwards.
+    is one line break. `text` is not referred to afterwards. `kept` are the columns to make, None
+    for all of them; the others are proved all the same.
     """
+    wanted = list(root.fields) if kept is None else kept
     if not 0 < len(root.fields) <= FIELDS_MAX or not all(map(_is_flat, root.fields.values())):
         return None
     data = np.frombuffer(text, np.uint8)
@@ -49,11 +57,16 @@ def read_flat(
     columns: dict[str, Any] = {}
     layout = _Layout(data, places, kinds)
     for name, kind, value in zip(names, kinds, layout.values(names, starts, ends), strict=False):
-        column = None if value is None else _READ[kind](text, data, *value)
+        if value is None:
+            return None
+        if kind is Scalar.STRING and name not in wanted:
+            continue  # its quotes are the proof
+        column = _READ[kind](text, data, *value)
         if column is None:
             return None
         columns[name] = column
-    return pa.RecordBatch.from_arrays([columns[name] for name in root.fields], schema=schema)
+    fields = [schema.field(name) for name in wanted]
+    return pa.RecordBatch.from_arrays([columns[name] for name in wanted], schema=pa.schema(fields))
 
 
 class _Layout:

@@ -170,7 +170,7 @@ def _read_shaped(
     if count >= FLAT_LINES_MIN and _is_worth_a_try(plan):
         flat = None
         if is_utf8(text, np.frombuffer(text, np.uint8)):
-            flat = read_flat(text, starts, ends, plan.schema, plan.root)
+            flat = read_flat(text, starts, ends, plan.schema, plan.root, plan.kept)
         if flat is not None:
             plan.flat_misses = 0
             return flat

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +11,10 @@ import pytest
 
 from arkflow_kernel.errors import SourceError
 from arkflow_kernel.ids import SplitId
+from arkflow_kernel.plan import ComponentPlan
 from arkflow_kernel.ports import SourceBatch, SourceReader, SplitPosition
+from arkflow_ray.components.api import BuildContext, ComponentKind
+from arkflow_ray.components.building import build_component
 
 Make = Callable[..., SourceReader]
 Drain = Callable[..., list[SourceBatch]]
@@ -93,3 +96,19 @@ def test_a_torn_row_group_is_an_error(
     path.write_bytes(data)
     with pytest.raises(SourceError, match="as Parquet"):
         drain(parquet_of(path))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kept"), [({"t", "n", "z"}, ["n", "t"]), ({"z"}, ["n", "t", "d"]), (set(), None)]
+)
+def test_columns_that_nobody_looks_at_are_not_read(
+    tmp_path: Path, drain: Drain, table: pa.Table, wanted: set[str], kept: list[str] | None
+) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, row_group_size=10)
+    config = {"input_type": {"type": "parquet", "path": str(path)}, "batch_rows": 4}
+    context = BuildContext("in", columns=frozenset(wanted) if kept else None)
+    plan = ComponentPlan("file", config)
+    reader = cast(SourceReader, build_component(ComponentKind.INPUT, plan, context))
+    got = pa.Table.from_batches([each.batch for each in drain(reader)])
+    assert got.equals(table.select(kept or table.column_names))
