@@ -9,6 +9,7 @@ from arkflow_kernel.checkpoint_ports import LogFiles, ObjectStore
 from arkflow_ray.checkpoint.bucket import Bucket
 from arkflow_ray.checkpoint.bucket_objects import BucketObjects
 from arkflow_ray.checkpoint.fsspec_bucket import FsspecBucket, open_client
+from arkflow_ray.checkpoint.kept_objects import KeptObjects
 from arkflow_ray.checkpoint.local_files import LocalFiles
 from arkflow_ray.checkpoint.local_objects import LocalObjects
 from arkflow_ray.checkpoint.memory_bucket import MemoryBucket
@@ -51,9 +52,19 @@ def open_objects(root: str, job: str, patience: Patience = PATIENCE) -> StoreObj
     folder, retrier = _job(parsed, job, patience)
     if parsed.is_local:
         return LocalObjects(Path(folder), retrier)
+    return BucketObjects(_bucket(parsed, patience), folder, retrier, _spool(job))
+
+
+def open_kept(root: str, job: str) -> KeptObjects | None:
+    """Where a process keeps runs of a job's states, over its generations (P1). None if the store
+    is a folder of this machine: what lies there is as near.
+    """
+    return None if parse_root(root).is_local else KeptObjects(_spool(job))
+
+
+def _spool(job: str) -> Spool:
     base = Path(tempfile.gettempdir()) / f"arkflow-spool-{os.geteuid()}"
-    spool = Spool(base / job, private=True)
-    return BucketObjects(_bucket(parsed, patience), folder, retrier, spool)
+    return Spool(base / job, private=True)
 
 
 def _job(root: Root, job: str, patience: Patience) -> tuple[str, Retrier]:
@@ -69,4 +80,4 @@ def _bucket(root: Root, patience: Patience) -> Bucket:
     return FsspecBucket(open_client(root.scheme, patience))
 
 
-__all__ = ["StoreObjects", "open_files", "open_objects"]
+__all__ = ["StoreObjects", "open_files", "open_kept", "open_objects"]

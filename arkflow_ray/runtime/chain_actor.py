@@ -2,10 +2,11 @@
 
 It hosts one generation at a time and is reused for the next ones (P1): `deploy` of a later
 generation is taken once the chain of the one before has ended, and starts with new machine,
-threads and channels. Calls carry their generation (P2); what an old one still says is recognised
-and does nothing. Every verb may be called again or after a failure (P3). Each answers with data:
-an error of the user's job is a value here, so a raised exception means that the actor itself is
-lost. Every call of the coordinator renews the lease of this process (D6).
+threads and channels; it may be of another chain (K2). Runs of states that this process has written
+or read stay in local files for the next ones. Calls carry their generation (P2); what an old one
+still says is recognised and does nothing. Every verb may be called again or after a failure (P3).
+Each answers with data: an error of the user's job is a value here, so a raised exception means that
+the actor itself is lost. Every call of the coordinator renews the lease of this process (D6).
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ComponentError
 from arkflow_kernel.ids import ChainId, Generation, JobId
 from arkflow_kernel.plan import ChainPlan
@@ -34,6 +36,7 @@ from arkflow_ray.runtime.os_process import OsProcess, this_process
 from arkflow_ray.runtime.report_pusher import ReportPusher
 
 if TYPE_CHECKING:  # fsspec is not for chains in ack mode
+    from arkflow_ray.checkpoint.kept_objects import KeptObjects
     from arkflow_ray.checkpoint.open import StoreObjects
 
 SWITCH_INTERVAL_S = 0.0005
@@ -53,9 +56,8 @@ class ActorPlace:
 
 @dataclass(frozen=True, slots=True)
 class ActorIdentity:
-    """Who answered the handshake (P2). `number` tells actors of one chain apart."""
+    """Who answered the handshake (P2). `number` tells the actors of one coordinator apart."""
 
-    chain: ChainId
     number: int
     node_id: str
     node_ip: str
@@ -118,8 +120,7 @@ class RunEnd:
 class ChainActor:
     """One chain, one generation at a time. `chain_process` makes a Ray actor of it."""
 
-    def __init__(self, chain: ChainId, number: int) -> None:
-        self._chain = chain
+    def __init__(self, number: int) -> None:
         self._number = number
         self._generation = NO_GENERATION
         self._lines = LineBuffer(NO_GENERATION)
@@ -130,6 +131,7 @@ class ChainActor:
         self._lease = Lease(monotonic_ms)
         self._watch: LeaseWatch | None = None
         self._pusher: ReportPusher | None = None
+        self._kept: KeptObjects | None = None
 
     async def handshake(self, coordinator: ActorPlace) -> ActorIdentity:
         """Who this is. The first call (P2); from now on the process ends without calls (D6)."""
@@ -142,7 +144,16 @@ class ChainActor:
             self._watch = LeaseWatch(self._lease)
         near = coordinator.node_id == node_id
         self._watch.coordinator_is(coordinator.process if near else None)
-        return ActorIdentity(self._chain, self._number, node_id, node_ip, this_process())
+        return ActorIdentity(self._number, node_id, node_ip, this_process())
+
+    async def warm(self, deployment: Deployment) -> ArkflowError | None:
+        """Load what a chain needs and build it without opening it (K2); the error if that fails.
+
+        For a process that is to host a chain of the next plan: its imports take longer than a
+        rescale may. Hosts nothing.
+        """
+        self._lease.heard()
+        return await asyncio.to_thread(_warm, deployment)
 
     async def deploy(self, deployment: Deployment) -> Deployed | ArkflowError:
         """Build and open the chain's components, and listen; the error if that failed.
@@ -218,9 +229,11 @@ class ChainActor:
         self._lines.close()
 
     async def leave(self) -> None:
-        """The job is over: take the folder of its sockets on this node away."""
+        """The job is over: take away what it has on this node, sockets and kept runs."""
         if self._channel_folder is not None:
             await asyncio.to_thread(remove_channel_folder, self._channel_folder)
+        if self._kept is not None:
+            await asyncio.to_thread(self._kept.close)
 
     def _start(self, deployment: Deployment) -> None:
         # Ray calls each concurrency group in a thread of its own: the old chain goes first.
@@ -243,6 +256,8 @@ class ChainActor:
             if plan.inputs or plan.channels:
                 self._channel_folder = deployment.channel_folder
             objects = _objects(deployment)
+            if objects is not None and self._kept is None:
+                self._kept = _kept(deployment)
             self._pusher = _pusher(deployment.coordinator)
             components = RegistryComponents(deployment.secrets, lines, deployment.job)
             host = ChainHost(
@@ -251,6 +266,7 @@ class ChainActor:
                 components,
                 SystemClock(),
                 objects=objects,
+                kept=self._kept,
                 exchange=_exchange(deployment),
                 push=self._pusher,
             )
@@ -266,7 +282,7 @@ class ChainActor:
         return self._host if generation == self._generation else None
 
     def _refusal(self, reason: str) -> ActorLostError:
-        return ActorLostError(f"actor {self._number} of chain '{self._chain}': {reason}")
+        return ActorLostError(f"actor {self._number}: {reason}")
 
 
 def _objects(deployment: Deployment) -> "StoreObjects | None":
@@ -276,6 +292,29 @@ def _objects(deployment: Deployment) -> "StoreObjects | None":
     from arkflow_ray.checkpoint.open import open_objects
 
     return open_objects(deployment.checkpoint_root, deployment.job)
+
+
+def _kept(deployment: Deployment) -> "KeptObjects | None":
+    """Where runs of the job's state are kept; None if the store is a folder of this node anyway."""
+    assert deployment.checkpoint_root is not None
+    from arkflow_ray.checkpoint.open import open_kept
+
+    return open_kept(deployment.checkpoint_root, deployment.job)
+
+
+def _warm(deployment: Deployment) -> ArkflowError | None:
+    objects = None
+    try:
+        _prepare_process(deployment)
+        objects = _objects(deployment)
+        components = RegistryComponents(deployment.secrets, LineBuffer(), deployment.job)
+        ChainWork(deployment.plan, components, SystemClock(), objects=objects)
+    except ArkflowError as error:
+        return error
+    finally:
+        if objects is not None:
+            objects.close()
+    return None
 
 
 def _pusher(coordinator: Any) -> ReportPusher | None:

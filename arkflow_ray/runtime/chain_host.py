@@ -17,6 +17,7 @@ import resource
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -51,8 +52,11 @@ from arkflow_ray.runtime.chain_threads import ChainThreads
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.exchange import Exchange
 from arkflow_ray.runtime.channels.traffic import Inbox
+from arkflow_ray.runtime.cpu_throttle import cpu_throttle, throttled
+from arkflow_ray.runtime.memory_watch import memory_watch
 
 if TYPE_CHECKING:  # fsspec is not for chains in ack mode
+    from arkflow_ray.checkpoint.kept_objects import CountedObjects, KeptObjects
     from arkflow_ray.checkpoint.open import StoreObjects
 
 OVERDUE_CHECK_MS = 100
@@ -69,9 +73,9 @@ PushReport = Callable[[ChainReport], None]
 class ChainHost:
     """One chain of one generation. `open` first, then `run` once.
 
-    `objects` holds the objects of checkpoints, in checkpoint mode; the host closes it. `exchange`
-    makes the chain's channels, once; None for a chain without any. `push` takes reports that cannot
-    wait for the next question.
+    `objects` holds the objects of checkpoints, in checkpoint mode; the host closes it. `kept` has
+    what of them earlier generations of this process left. `exchange` makes the chain's channels,
+    once; None for a chain without any. `push` takes reports that cannot wait for the next question.
     """
 
     def __init__(
@@ -82,17 +86,22 @@ class ChainHost:
         clock: Clock,
         *,
         objects: "StoreObjects | None" = None,
+        kept: "KeptObjects | None" = None,
         exchange: MakeExchange | None = None,
         push: PushReport | None = None,
         teardown_timeout_ms: int = TEARDOWN_TIMEOUT_MS,
     ) -> None:
         self._plan = plan
         self._generation = generation
-        self._objects = objects
+        self._objects = None if objects is None else _counted(objects, kept)
         self._clock = clock
         self._teardown_timeout_s = teardown_timeout_ms / 1000
-        self._work = ChainWork(plan, components, clock, generation=generation, objects=objects)
+        self._work = ChainWork(
+            plan, components, clock, generation=generation, objects=self._objects
+        )
         self._inbox = ChainInbox((channel.channel for channel in plan.inputs), clock)
+        self._throttle = cpu_throttle(plan)
+        self._memory = memory_watch(plan)
         self._threads = ChainThreads(plan.chain, plan.workers, self._perform)
         self._exchange = None if exchange is None else exchange(self._inbox)
         self._push = push
@@ -192,6 +201,9 @@ class ChainHost:
                     continue
             if isinstance(event, ReportWanted):
                 event.tell(self._report_now(task))
+                over = None if self._memory is None else self._memory.sample()
+                if over is not None:
+                    return ChainOutcome(OutcomeKind.FAILED, over, task.frontier())
                 continue
             self._threads.answered(event)
             for command in task.handle(event):
@@ -251,7 +263,8 @@ class ChainHost:
     def _perform(self, request: Request) -> None:
         """Do a request's work. In the thread of its lane."""
         try:
-            event = self._work.perform(request)
+            with nullcontext() if self._throttle is None else self._throttle.work(request):
+                event = self._work.perform(request)
         except BaseException as error:  # noqa: BLE001 - a lane's thread must answer, or all waits
             failure = ComponentError(f"chain '{self._plan.chain}': {type(error).__name__}: {error}")
             event = RequestFailed(self._clock.moment(), request.token, failure)
@@ -260,6 +273,8 @@ class ChainHost:
 
     def _close(self, outcome: ChainOutcome) -> ChainOutcome:
         """Join the lanes, close the components, then the channels; blocks."""
+        if self._throttle is not None:
+            self._throttle.close()
         if self._objects is not None and outcome.kind not in _FLUSHED:
             self._objects.close()  # a lane may wait for a store that does not answer
         if not self._threads.close(0.0 if self.hung else self._teardown_timeout_s):
@@ -314,7 +329,7 @@ class ChainHost:
         """What stalls (E5): in the machine while it runs, afterwards in closing."""
         since_ms = self._closing_since_ms
         if since_ms is None:
-            return report.waits
+            return (*report.waits, *throttled(self._throttle))
         waited_ms = report.at.now_ms - since_ms
         if waited_ms < STALL_TIMEOUT_MS or self._last_report is not None:
             return ()
@@ -328,7 +343,19 @@ class ChainHost:
         cpu_ms = 0 if start is None else now.cpu_ms - start.cpu_ms
         exchange = self._exchange
         refused = 0 if exchange is None else sum(exchange.statistics().refused.values())
-        return replace(now, cpu_ms=cpu_ms, refused_peers=refused)
+        throttled_ms = 0 if self._throttle is None else self._throttle.waited_ms
+        usage = replace(now, cpu_ms=cpu_ms, refused_peers=refused, throttled_ms=throttled_ms)
+        objects = self._objects
+        if objects is None:
+            return usage
+        fetched, reused = objects.fetched_bytes, objects.reused_bytes
+        return replace(usage, fetched_bytes=fetched, reused_bytes=reused)
+
+
+def _counted(objects: "StoreObjects", kept: "KeptObjects | None") -> "CountedObjects":
+    from arkflow_ray.checkpoint.kept_objects import CountedObjects
+
+    return CountedObjects(objects, kept)
 
 
 def _fault(error: Exception) -> ProtocolError:

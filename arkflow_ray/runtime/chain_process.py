@@ -1,7 +1,8 @@
 """One chain actor as its coordinator sees it: verbs that all have an end (P2, P3, D2, D4).
 
-What goes wrong with the actor itself is an `ActorLostError` that names the chain. An actor that
-does not answer in time is killed, so that its `run` call ends too and nothing of it is left.
+What goes wrong with the actor itself is an `ActorLostError` that names the chain that it hosts, or
+is there for. An actor that does not answer in time is killed, so that its `run` call ends too and
+nothing of it is left.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from ray.exceptions import RayError
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ResourceError
 from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS, LEASE_MS
+from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState, OutcomeKind
 from arkflow_ray.runtime.chain_actor import (
     CONCURRENCY_GROUPS,
@@ -29,13 +31,11 @@ from arkflow_ray.runtime.chain_actor import (
 )
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.exchange import CONNECT_TIMEOUT_S
+from arkflow_ray.runtime.placement import PLACEMENT_TIMEOUT_S, Seat
 from arkflow_ray.runtime.ray_errors import first_line
 
 START_TIMEOUT_S: Final = 60.0
 """How long a new process may take to come up."""
-
-PLACEMENT_TIMEOUT_S: Final = 20.0
-"""After so long without a new process, the cluster is asked whether it lacks something (P6)."""
 
 ANSWER_TIMEOUT_S: Final = HEARTBEAT_TIMEOUT_MS / 1000
 """How long a process that is up may take for an answer that needs no work."""
@@ -59,26 +59,38 @@ _log = logging.getLogger("arkflow_ray.chains")
 class ChainProcess:
     """A chain actor, from its creation to its end. `number` tells the actors of a job apart.
 
-    `coordinator` is where this process is: the actor ends when it hears no more of it (D6).
+    `plan` is the chain that it hosts or was made for; a later generation may give it another one
+    (K2). `seat` says where it goes: until there is a place, `actor` is None (P6). `coordinator` is
+    where this process is: the actor ends when it hears no more of it (D6).
     """
 
     def __init__(
-        self, chain: ChainId, number: int, num_cpus: float, coordinator: ActorPlace
+        self, plan: ChainPlan, number: int, seat: Seat, coordinator: ActorPlace
     ) -> None:
-        self.chain = chain
-        self.actor: Any = _remote(num_cpus).remote(chain, number)
+        self.plan = plan
+        self.actor: Any = None
         self.identity: ActorIdentity | None = None
         self.reporting = False
         self._number = number
-        self._num_cpus = num_cpus
+        self._seat = seat
         self._coordinator = coordinator
         self._why: ArkflowError | None = None
         self._killed = False
 
     @property
+    def chain(self) -> ChainId:
+        """The chain that it hosts or was made for."""
+        return self.plan.chain
+
+    @property
     def usable(self) -> bool:
         """Whether the next generation may be given to it (P1)."""
         return self.identity is not None and not self._killed
+
+    @property
+    def killed(self) -> bool:
+        """Whether its end was ordered; it is of no more use."""
+        return self._killed
 
     async def handshake(self) -> ActorIdentity:
         """Make sure that it is there and is the one that was made (P2). Raises `ActorLostError`."""
@@ -88,10 +100,18 @@ class ChainProcess:
             late = f"the process of chain '{self.chain}' does not answer any more"
             call = self.actor.handshake.remote(self._coordinator)
             identity = await self._answer(call, ANSWER_TIMEOUT_S, late)
-        if (identity.chain, identity.number) != (self.chain, self._number):
+        if identity.number != self._number:
             raise ActorLostError(f"another actor answered for chain '{self.chain}'")
         self.identity = identity
         return identity
+
+    async def warm(self, deployment: Deployment) -> None:
+        """Load all that the chain will need, and build it once (K2). Raises `ArkflowError`."""
+        late = f"the process for chain '{self.chain}' was not ready within {OPEN_TIMEOUT_S:.0f} s"
+        call = self.actor.warm.remote(deployment)
+        error: ArkflowError | None = await self._answer(call, OPEN_TIMEOUT_S, late)
+        if error is not None:
+            raise error
 
     async def deploy(self, deployment: Deployment) -> Deployed:
         """Build and open the chain. Raises `ArkflowError` that says why not."""
@@ -150,14 +170,20 @@ class ChainProcess:
         if self.usable:
             with suppress(RayError, TimeoutError):
                 await asyncio.wait_for(self.actor.leave.remote(), ANSWER_TIMEOUT_S)
-        self._killed = True
-        ray.kill(self.actor, no_restart=True)
+        self.release()
+
+    def release(self) -> None:
+        """It hosts nothing and will not: end its process."""
+        if not self._killed:
+            self._seat.leave(for_good=True)
+        self._end()
 
     async def kill(self, why: ArkflowError) -> None:
         """End the process without asking it; returns when it is gone or writes no more (D4, D6)."""
         self._why = self._why or why
-        self._killed = True
-        ray.kill(self.actor, no_restart=True)
+        if not self._killed:  # or another one may sit there by now
+            self._seat.leave()
+        self._end()
         if self.identity is None:
             return  # it never began to work
         if self.identity.node_id != self._coordinator.node_id:
@@ -171,11 +197,20 @@ class ChainProcess:
             )
             await asyncio.sleep(LEASE_MS / 1000)
 
+    def _end(self) -> None:
+        self._killed = True
+        if self.actor is not None:
+            ray.kill(self.actor, no_restart=True)
+
     async def _started(self) -> ActorIdentity:
         """The first answer of a new process. `ResourceError` if it cannot be placed (P6)."""
+        options = await self._seat.options()
+        if self._killed:
+            raise self._why or ActorLostError(f"chain '{self.chain}' was killed")
+        self.actor = _remote().options(**options).remote(self._number)
         call = asyncio.ensure_future(self.actor.handshake.remote(self._coordinator))
         await asyncio.wait([call], timeout=PLACEMENT_TIMEOUT_S)
-        lack = None if call.done() else lacking_cpus(self._num_cpus)
+        lack = None if call.done() else await self._seat.lacking()
         if lack is not None:
             error = ResourceError(f"chain '{self.chain}' cannot be placed: {lack}")
             await self.kill(error)
@@ -204,20 +239,10 @@ class ChainProcess:
         return ActorLostError(f"the process of chain '{self.chain}' died: {told}")
 
 
-def lacking_cpus(num_cpus: float) -> str | None:
-    """What the cluster lacks for a process that needs so many CPUs; None if nothing."""
-    free = ray.available_resources().get("CPU", 0.0)  # type: ignore[no-untyped-call]
-    if free >= num_cpus:
-        return None
-    has = ray.cluster_resources().get("CPU", 0.0)  # type: ignore[no-untyped-call]
-    return f"it needs {num_cpus:g} CPU, and of the {has:g} CPUs of the cluster {free:g} are free"
-
-
 @cache
-def _remote(num_cpus: float) -> Any:
+def _remote() -> Any:
     """The class for Ray; made once, because Ray sends every class that it meets to the workers."""
     options: dict[str, Any] = {
-        "num_cpus": num_cpus,
         "max_restarts": 0,
         "max_task_retries": 0,
         "concurrency_groups": CONCURRENCY_GROUPS,
@@ -239,4 +264,4 @@ def _grouped(actor: type[ChainActor]) -> type[ChainActor]:
     return Grouped
 
 
-__all__ = ["ChainProcess", "lacking_cpus"]
+__all__ = ["ChainProcess"]

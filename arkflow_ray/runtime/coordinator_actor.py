@@ -3,26 +3,26 @@
 The machine decides; here are only calls. Each command starts a task of the loop, and what comes of
 it is an event in the mailbox. The death of a chain actor is seen by its `run` call, that of a
 process that only hangs by the reports that it does not give (D2). Actors are kept over the
-generations and replaced when they are lost (P1). The log of a job in checkpoint mode has a thread.
+generations and replaced when they are lost (P1); `chain_pool` says which chain each hosts. The log
+of a job in checkpoint mode has a thread.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import ray
 
+from arkflow_kernel.checkpoint_ports import CheckpointLog
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError, FencedError
-from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
+from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.job_runner_adapter import NEWEST
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
-from arkflow_kernel.log_work import LogCommand
-from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.protocol import (
     AppendRecord,
     Begin,
@@ -32,7 +32,7 @@ from arkflow_kernel.protocol import (
     ChainOutcome,
     ChainReady,
     ChainReport,
-    Claimed,
+    ChainsPrepared,
     ClaimGeneration,
     CollectGarbage,
     ConnectChain,
@@ -43,6 +43,9 @@ from arkflow_kernel.protocol import (
     JobOutcome,
     KillChain,
     OutcomeKind,
+    PrepareChains,
+    ReleaseChains,
+    RescaleRequested,
     SavepointRequested,
     SaveSavepoint,
     SendControl,
@@ -50,16 +53,28 @@ from arkflow_kernel.protocol import (
     Tick,
 )
 from arkflow_kernel.snapshot import RestoreChoice
-from arkflow_ray.runtime.chain_actor import ActorPlace, Deployment
+from arkflow_ray.runtime.chain_actor import ActorPlace
+from arkflow_ray.runtime.chain_pool import ChainPool
 from arkflow_ray.runtime.chain_process import ChainProcess
 from arkflow_ray.runtime.channel_folder import remove_channel_folder
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.handshake import SECRET_BYTES
 from arkflow_ray.runtime.clock import RunningClock
-from arkflow_ray.runtime.job_settings import FIRST, CoordinatorView, JobSettings, Succession
-from arkflow_ray.runtime.log_thread import LogThread, open_job_log
+from arkflow_ray.runtime.coordinator_log import CoordinatorLog
+from arkflow_ray.runtime.deployments import Deployments
+from arkflow_ray.runtime.job_settings import (
+    FIRST,
+    CoordinatorView,
+    JobSettings,
+    StdoutActors,
+    Succession,
+)
+from arkflow_ray.runtime.log_thread import open_job_log
 from arkflow_ray.runtime.mailbox import Mailbox
 from arkflow_ray.runtime.os_process import this_process
+from arkflow_ray.runtime.placement import open_placement
+from arkflow_ray.runtime.printers import prints
+from arkflow_ray.runtime.split_listing import SplitListing
 
 STOOD_STILL_MS: Final = 1_000
 """A heartbeat that comes so late means that this process itself stood still."""
@@ -77,9 +92,9 @@ class _Attempt:
     """
 
     generation: Generation
+    plans: dict[ChainId, ChainPlan] = field(default_factory=dict)
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(SECRET_BYTES), repr=False)
     addresses: dict[ChainId, Address] = field(default_factory=dict)
-    running: dict[ChainId, ChainProcess] = field(default_factory=dict)
     killed: set[ChainId] = field(default_factory=set)
     heard: dict[ChainId, int] = field(default_factory=dict)
 
@@ -100,14 +115,13 @@ class CoordinatorActor:
         self._machine = JobCoordinator(graph, choice=choice, started=before.started)
         self._mailbox: Mailbox[CoordinatorEvent] = Mailbox()
         self._settings: JobSettings | None = None
+        self._made_deployments: Deployments | None = None
         self._attempt = _Attempt(NO_GENERATION)
-        self._processes: dict[ChainId, ChainProcess] = {}
+        self._pool = ChainPool(self._create)
+        self._splits = SplitListing(graph.job)
         self._process_count = 0
         self._place: ActorPlace | None = None
-        self._me: Any = None
-        self._log: LogThread | None = None
-        self._held_until_ms = MonotonicMs(0)
-        self._printing: dict[ChainId, tuple[Generation, Any]] = {}
+        self._log = CoordinatorLog(self._open_log, self._clock, self._mailbox.post, self._failed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcome: JobOutcome | None = None
         self._fault: BaseException | None = None
@@ -120,10 +134,11 @@ class CoordinatorActor:
         coordinator may write, whose end could not be confirmed (D6).
         """
         self._settings = settings
+        me = ray.get_runtime_context().current_actor if ray.is_initialized() else None
+        self._made_deployments = Deployments(self._graph.job, settings, me)
+        self._placement = open_placement(self._graph, settings)
         self._mailbox.attach()
-        self._held_until_ms = MonotonicMs(self._clock.moment().now_ms + hold_ms)
-        if ray.is_initialized():
-            self._me = ray.get_runtime_context().current_actor
+        self._log.hold(hold_ms)
         self._mailbox.post(Begin(self._clock.moment()))
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
@@ -133,10 +148,10 @@ class CoordinatorActor:
             heartbeat.cancel()
             for task in list(self._tasks):
                 task.cancel()
-            if self._log is not None:
-                self._log.close()
+            self._log.close()
             self._mailbox.detach()
-            await asyncio.gather(*(process.leave() for process in self._processes.values()))
+            await asyncio.gather(*(process.leave() for process in self._pool.processes))
+            await self._placement.close()
             remove_channel_folder(settings.channel_folder)
         if isinstance(self._outcome.error, FencedError):
             # Perhaps nobody waits for the outcome: the driver has given this coordinator up (D7).
@@ -152,6 +167,10 @@ class CoordinatorActor:
         """A user wants a savepoint (X4)."""
         self._mailbox.post(SavepointRequested(self._clock.moment(), name), control=True)
 
+    async def rescale(self, graph: ExecutionGraph) -> None:
+        """A user wants the job to go on with this plan (K2, K3)."""
+        self._mailbox.post(RescaleRequested(self._clock.moment(), graph), control=True)
+
     async def cancel(self) -> None:
         """A user wants the job gone (D5)."""
         self._mailbox.post(CancelRequested(self._clock.moment()), control=True)
@@ -162,14 +181,21 @@ class CoordinatorActor:
 
     async def view(self) -> CoordinatorView:
         """The machine's last snapshot, and whom to look for when this process is gone."""
-        processes = self._processes.values()
+        processes = self._pool.processes
         chains = tuple(each.identity for each in processes if each.identity is not None)
         deployed = self._attempt.generation != NO_GENERATION
         return CoordinatorView(self._status, self._where(), chains, deployed)
 
-    async def chain_actors(self) -> dict[ChainId, tuple[Generation, Any]]:
-        """Handles of the chain actors, and the generation that each was last given (P9)."""
-        return dict(self._printing)
+    async def stdout_actors(self) -> StdoutActors:
+        """Whose rows are to be printed now (P9)."""
+        plans = self._attempt.plans
+        hosts = {chain: self._pool.host(chain) for chain, plan in plans.items() if prints(plan)}
+        return StdoutActors(
+            self._attempt.generation,
+            {chain: host.actor for chain, host in hosts.items() if host and host.usable},
+            frozenset(hosts),
+            tuple(process.actor for process in self._pool.processes if process.usable),
+        )
 
     # --- the loop ------------------------------------------------------------------------------
 
@@ -184,54 +210,47 @@ class CoordinatorActor:
                 event = Tick(self._clock.moment())
         if self._fault is not None:
             raise self._fault
-        for command in self._machine.handle(event):
+        commands = self._machine.handle(event)
+        deployed = [command for command in commands if isinstance(command, DeployChain)]
+        if deployed:
+            self._begin_attempt(deployed)
+        for command in commands:
             self._perform(command)
         self._status = self._machine.status()
+
+    def _begin_attempt(self, deployed: list[DeployChain]) -> None:
+        """All chains of an attempt are deployed at once: the plan at work is theirs (K2)."""
+        plans = {command.plan.chain: command.plan for command in deployed}
+        self._attempt = _Attempt(deployed[0].generation, plans)
+        self._pool.assign(deployed)
 
     def _perform(self, command: CoordinatorCommand) -> None:
         match command:
             case DeployChain():
-                if command.generation != self._attempt.generation:
-                    self._attempt = _Attempt(command.generation)
                 self._start(self._deploy(command, self._attempt))
+            case PrepareChains():
+                self._start(self._prepare(command))
+            case ReleaseChains():
+                self._pool.release()
             case ConnectChain():
                 self._start(self._connect(command, self._attempt))
             case SendControl():
-                self._start(self._processes[command.chain].control(command.state))
+                process = self._pool.host(command.chain)
+                assert process is not None, "control follows the chain's answer"
+                self._start(process.control(command.state))
             case KillChain():
                 self._start(self._kill(command, self._attempt))
             case ClaimGeneration() | AppendRecord() | SaveSavepoint() | CollectGarbage():
-                self._ask_log(command)
+                self._log.put(command)
             case EndJob():
                 self._outcome = command.outcome
 
-    def _ask_log(self, command: LogCommand) -> None:
-        if self._log is None:
-            settings = self._settings
-            assert settings is not None
-            root = settings.checkpoint_root
-            assert root is not None, "a job in checkpoint mode has a checkpoint root (F0)"
-            loop = asyncio.get_running_loop()
-            self._log = LogThread(
-                lambda: open_job_log(
-                    self._graph, root, continued=self._continued, run=settings.run
-                ),
-                self._clock,
-                lambda event: _call(loop, self._log_answered, event),
-                lambda error: _call(loop, self._failed, error),
-            )
-        self._log.put(command)
-
-    def _log_answered(self, event: CoordinatorEvent) -> None:
-        hold_ms = self._held_until_ms - self._clock.moment().now_ms
-        if isinstance(event, Claimed) and hold_ms > 0:
-            self._start(self._post_later(event, hold_ms))
-        else:
-            self._mailbox.post(event)
-
-    async def _post_later(self, event: Claimed, hold_ms: int) -> None:
-        await asyncio.sleep(hold_ms / 1000)
-        self._mailbox.post(replace(event, at=self._clock.moment()))
+    def _open_log(self) -> CheckpointLog:
+        settings = self._settings
+        assert settings is not None
+        root = settings.checkpoint_root
+        assert root is not None, "a job in checkpoint mode has a checkpoint root (F0)"
+        return open_job_log(self._graph, root, continued=self._continued, run=settings.run)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -254,9 +273,14 @@ class CoordinatorActor:
     async def _deploy(self, command: DeployChain, attempt: _Attempt) -> None:
         chain = command.plan.chain
         try:
-            process = await self._process(chain, attempt)
-            self._printing[chain] = (attempt.generation, process.actor)
-            deployed = await process.deploy(self._deployment(command, attempt, process))
+            process = await self._pool.taken(command.plan, lambda: _not_killed(chain, attempt))
+            assert self._settings is not None
+            command = await self._splits.dealt(command, self._settings.secrets)
+            deployed = await process.deploy(
+                self._deployments.of(
+                    command.plan, process, attempt.generation, attempt.secret, command.restored
+                )
+            )
         except ArkflowError as error:
             if f"'{chain}'" not in error.message:
                 error.add_note(f"(chain '{chain}' could not be deployed)")
@@ -264,32 +288,32 @@ class CoordinatorActor:
             return
         if deployed.address is not None:
             attempt.addresses[chain] = deployed.address
-        attempt.running[chain] = process
-        self._start(self._run(process, attempt))
+        self._start(self._run(chain, process, attempt))
         moment, token = self._clock.moment(), command.token
         self._mailbox.post(ChainReady(moment, token, chain, deployed.replay, deployed.commits))
 
-    async def _process(self, chain: ChainId, attempt: _Attempt) -> ChainProcess:
-        """The actor of the generation before if it answers, else a new one (P1)."""
-        known = self._processes.get(chain)
-        if known is not None and known.usable:
-            try:
-                await known.handshake()
-            except ArkflowError:
-                pass  # it has been killed: a new one takes its place
-            else:
-                return known
-        if chain in attempt.killed:
-            raise ActorLostError(f"chain '{chain}' was killed while it was deployed")
-        created = self._processes[chain] = self._create(chain)
-        await created.handshake()
-        return created
+    async def _prepare(self, command: PrepareChains) -> None:
+        """Have processes ready for chains of the next plan, as warm as those at work (K2)."""
+        error = None
 
-    def _create(self, chain: ChainId) -> ChainProcess:
-        assert self._settings is not None
+        async def warm(process: ChainProcess) -> None:
+            await process.warm(self._deployments.of(process.plan, process, NO_GENERATION))
+
+        try:
+            await self._pool.prepare(command.plans, warm)
+        except ArkflowError as failed:
+            error = failed
+        self._mailbox.post(ChainsPrepared(self._clock.moment(), command.token, error))
+
+    def _create(self, plan: ChainPlan) -> ChainProcess:
         self._process_count += 1
-        num_cpus = self._settings.num_cpus
-        return ChainProcess(chain, self._process_count, num_cpus, self._where())
+        seat = self._placement.seat(plan)
+        return ChainProcess(plan, self._process_count, seat, self._where())
+
+    @property
+    def _deployments(self) -> Deployments:
+        assert self._made_deployments is not None, "`run` comes first"
+        return self._made_deployments
 
     def _where(self) -> ActorPlace:
         """The process that calls."""
@@ -298,50 +322,28 @@ class CoordinatorActor:
             self._place = ActorPlace(node_id, this_process())
         return self._place
 
-    def _deployment(
-        self, command: DeployChain, attempt: _Attempt, process: ChainProcess
-    ) -> Deployment:
-        settings, identity = self._settings, process.identity
-        assert settings is not None
-        assert identity is not None
-        return Deployment(
-            self._graph.job,
-            command.plan,
-            command.generation,
-            command.restored,
-            settings.secrets,
-            settings.folder,
-            settings.threads,
-            identity.node_ip,
-            attempt.secret,
-            settings.channel_folder,
-            # Looked at anew each time: the cluster may have grown to take this job in.
-            tcp=len(self._graph.chains) > 1 and several_nodes(),
-            checkpoint_root=settings.checkpoint_root,
-            coordinator=self._me,
-        )
-
     async def _connect(self, command: ConnectChain, attempt: _Attempt) -> None:
         """Tell the chain where those behind it listen. If it fails, its `run` tells the end."""
         chain = command.chain
-        targets = {channel.target for channel in self._graph.chain(chain).channels}
+        targets = {channel.target for channel in attempt.plans[chain].channels}
         peers = {target: attempt.addresses[target] for target in targets}
-        if peers and not await self._processes[chain].connect(attempt.generation, peers):
+        process = self._pool.host(chain)
+        assert process is not None, "it has been deployed"
+        if peers and not await process.connect(attempt.generation, peers):
             return
         self._mailbox.post(ChainConnected(self._clock.moment(), command.token, chain))
 
-    async def _run(self, process: ChainProcess, attempt: _Attempt) -> None:
+    async def _run(self, chain: ChainId, process: ChainProcess, attempt: _Attempt) -> None:
         end = await process.run(attempt.generation)
-        del attempt.running[process.chain]
         if end.report is not None:
             self._heard(end.report)
-        self._ended(process.chain, attempt, end.outcome)
+        self._ended(chain, attempt, end.outcome)
 
     async def _kill(self, command: KillChain, attempt: _Attempt) -> None:
         chain = command.chain
         attempt.killed.add(chain)
         killed = ActorLostError(f"the process of chain '{chain}' was killed")
-        process = self._processes.get(chain)
+        process = self._pool.host(chain)
         if process is not None:
             await process.kill(killed)
         self._ended(chain, attempt, ChainOutcome(OutcomeKind.FAILED, killed))
@@ -357,7 +359,7 @@ class CoordinatorActor:
             late_ms = self._clock.moment().now_ms - due_ms
             if late_ms > STOOD_STILL_MS:
                 self._clock.leave_out(late_ms)
-            for process in self._processes.values():
+            for process in self._pool.processes:
                 if process.usable and not process.reporting:
                     self._start(self._ask(process, self._attempt))
 
@@ -381,20 +383,9 @@ class CoordinatorActor:
         self._mailbox.post(ChainEnded(moment, chain, attempt.generation, outcome))
 
 
-def _call(
-    loop: asyncio.AbstractEventLoop,
-    take: Callable[[Any], None],
-    value: CoordinatorEvent | BaseException,
-) -> None:
-    """Hand a value to the loop; it may have ended, and then nobody wants it."""
-    with suppress(RuntimeError):
-        loop.call_soon_threadsafe(take, value)
+def _not_killed(chain: ChainId, attempt: _Attempt) -> None:
+    if chain in attempt.killed:
+        raise ActorLostError(f"chain '{chain}' was killed while it was deployed")
 
 
-def several_nodes() -> bool:
-    """Whether chains may be on different nodes: then they listen on the network too (H1)."""
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return len([node for node in nodes if node["Alive"]]) > 1
-
-
-__all__ = ["CoordinatorActor", "several_nodes"]
+__all__ = ["CoordinatorActor"]

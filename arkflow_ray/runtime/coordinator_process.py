@@ -15,13 +15,19 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.client import ray as ray_client
 
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ResourceError
-from arkflow_kernel.ids import ChainId, Generation, JobId
+from arkflow_kernel.ids import JobId
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobStatus
 from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.runtime.chain_actor import ActorPlace
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor
-from arkflow_ray.runtime.job_settings import FIRST, CoordinatorView, JobSettings, Succession
+from arkflow_ray.runtime.job_settings import (
+    FIRST,
+    CoordinatorView,
+    JobSettings,
+    StdoutActors,
+    Succession,
+)
 from arkflow_ray.runtime.ray_errors import first_line
 
 ANSWER_TIMEOUT_S: Final = 30.0
@@ -75,11 +81,9 @@ class CoordinatorProcess:
         self._view = ray.get(self.actor.view.remote(), timeout=ANSWER_TIMEOUT_S)
         return self._view.status
 
-    def chain_actors(self) -> dict[ChainId, tuple[Generation, Any]]:
-        """Its chain actors, and the generation that each was last given. Raises `RayError`."""
-        found: dict[ChainId, tuple[Generation, Any]] = ray.get(
-            self.actor.chain_actors.remote(), timeout=ANSWER_TIMEOUT_S
-        )
+    def stdout_actors(self) -> StdoutActors:
+        """Whose rows are to be printed now. Raises `RayError`."""
+        found: StdoutActors = ray.get(self.actor.stdout_actors.remote(), timeout=ANSWER_TIMEOUT_S)
         return found
 
     def kill(self) -> None:

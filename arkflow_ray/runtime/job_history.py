@@ -1,8 +1,8 @@
 """The status of a job over several coordinators, as one story (P8).
 
-A coordinator that takes the place of another begins its status anew. Here its transitions and
-restarts are counted on from those that the ones before told; what they said of checkpoints and
-savepoints stays until there is something newer.
+A coordinator that takes the place of another begins its status anew. Here its transitions,
+restarts and rescales are counted on from those that the ones before told; what they said of
+checkpoints, savepoints and a rescale that was over stays until there is something newer.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,14 @@ from dataclasses import replace
 from arkflow_kernel.ids import NO_CHECKPOINT
 from arkflow_kernel.limits import TRANSITIONS_KEPT_MAX
 from arkflow_kernel.ports import Moment
-from arkflow_kernel.protocol import CheckpointStatus, JobState, JobStatus, Transition
+from arkflow_kernel.protocol import (
+    CheckpointStatus,
+    JobState,
+    JobStatus,
+    RescaleStatus,
+    Transition,
+)
+from arkflow_ray.runtime.rescaling import ENDED
 
 
 class JobHistory:
@@ -22,6 +29,7 @@ class JobHistory:
         self._count = 0
         self._restarts = 0
         self._checkpoints: CheckpointStatus | None = None
+        self._rescale: RescaleStatus | None = None
 
     def joined(self, status: JobStatus) -> JobStatus:
         """What the coordinator at work says, behind what those before it said."""
@@ -33,6 +41,7 @@ class JobHistory:
             restarts=self._restarts + status.restarts,
             transitions=transitions[-TRANSITIONS_KEPT_MAX:],
             checkpoints=_newest(self._checkpoints, status.checkpoints),
+            rescale=self._rescaled(status.rescale),
         )
 
     def lost(self, last: JobStatus, cause: str, at: Moment) -> JobStatus:
@@ -41,7 +50,7 @@ class JobHistory:
         change = Transition(number, at, last.state, JobState.RESTARTING, cause)
         self._told = (*last.transitions, change)[-TRANSITIONS_KEPT_MAX:]
         self._count, self._restarts = number, last.restarts + 1
-        self._checkpoints = last.checkpoints
+        self._checkpoints, self._rescale = last.checkpoints, last.rescale or self._rescale
         return replace(
             last,
             state=JobState.RESTARTING,
@@ -52,6 +61,15 @@ class JobHistory:
             restarts=self._restarts,
             transitions=self._told,
         )
+
+    def _rescaled(self, now: RescaleStatus | None) -> RescaleStatus | None:
+        """The last rescale. One that was under way when its coordinator was lost is forgotten."""
+        before = self._rescale
+        if before is None:
+            return now
+        if now is None:
+            return before if before.phase in ENDED else None
+        return replace(now, number=before.number + now.number)
 
     def _counted_on(self, transitions: Iterable[Transition]) -> Iterable[Transition]:
         for change in transitions:

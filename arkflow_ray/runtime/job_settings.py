@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.protocol import JobStatus
 from arkflow_ray.runtime.chain_actor import ActorIdentity, ActorPlace
 
@@ -13,7 +15,8 @@ class JobSettings:
 
     `channel_folder` names the folder of the job's sockets. `secrets` never appears in a repr; it
     goes to chain actors in their deploy call (M8). `checkpoint_root` is the URL below which the
-    checkpoints of a job in checkpoint mode lie. `run` names this run of the job in its log.
+    checkpoints of a job in checkpoint mode lie. `run` names this run of the job in its log. `ours`:
+    the Ray was started for this run, so nobody else is there (P6).
     """
 
     num_cpus: float
@@ -23,6 +26,7 @@ class JobSettings:
     channel_folder: str
     checkpoint_root: str | None = None
     run: str = ""
+    ours: bool = False
 
     def __repr__(self) -> str:
         return f"JobSettings(num_cpus={self.num_cpus}, threads={self.threads})"
@@ -56,4 +60,23 @@ class CoordinatorView:
     deployed: bool
 
 
-__all__ = ["FIRST", "CoordinatorView", "JobSettings", "Succession"]
+@dataclass(frozen=True, slots=True)
+class StdoutActors:
+    """Whose rows the driver prints in a generation (P9).
+
+    `actors` holds the actor of each chain in `chains` that has one already; `living` are all actors
+    of the job that were not killed, also those that print nothing.
+    """
+
+    generation: Generation
+    actors: Mapping[ChainId, Any]
+    chains: frozenset[ChainId]
+    living: tuple[Any, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether each chain has its actor."""
+        return self.actors.keys() == self.chains
+
+
+__all__ = ["FIRST", "CoordinatorView", "JobSettings", "StdoutActors", "Succession"]

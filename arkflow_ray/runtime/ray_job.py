@@ -5,8 +5,9 @@ status is fetched in between.
 
 A coordinator that dies or does not answer ends a job in ack mode. In checkpoint mode the job's
 truth is in its log (P8): what is left of the coordinator and its chains is ended, and a successor
-claims the next generation and goes on, at once or after the wait of the restart strategy. What the
-user has asked for meanwhile is asked of it too.
+claims the next generation and goes on, at once or after the wait of the restart strategy. It runs
+the plan that was last seen at work. A stop, a cancel or a savepoint that the user has asked for
+meanwhile is asked of it too; a rescale that was under way is not.
 """
 
 import secrets
@@ -17,6 +18,7 @@ from dataclasses import replace
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from arkflow_kernel.chain_hosts import parallelism_of
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ConfigError, Issue
 from arkflow_kernel.ids import MonotonicMs
 from arkflow_kernel.job_runner_adapter import NEWEST, JobRunner
@@ -30,10 +32,11 @@ from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.runtime.channel_folder import remove_channel_folder
 from arkflow_ray.runtime.checkpoint_root import CheckpointRoot
 from arkflow_ray.runtime.clock import SystemClock
-from arkflow_ray.runtime.coordinator_actor import several_nodes
 from arkflow_ray.runtime.coordinator_process import CoordinatorProcess, coordinator_lost
+from arkflow_ray.runtime.deployments import several_nodes
 from arkflow_ray.runtime.job_history import JobHistory
 from arkflow_ray.runtime.job_settings import FIRST, JobSettings
+from arkflow_ray.runtime.placement import needs_groups, remove_groups
 from arkflow_ray.runtime.printers import Printers
 
 POLL_S = 0.2
@@ -50,12 +53,13 @@ class RayJob(KernelHandle):
         choice: RestoreChoice = NEWEST,
     ) -> None:
         self._graph = graph
+        self._plans = [graph]
         self._choice = choice
         self._before = FIRST
         self._clock = SystemClock()
         self._root = _checkpoint_root(graph)
         self._settings = replace(settings, checkpoint_root=self._root.url, run=secrets.token_hex(8))
-        self._printers = Printers(graph, lines)
+        self._printers = Printers(lines)
         self._history = JobHistory()
         # Deterministic failures are those of chains; their coordinator counts them.
         self._strategy = RestartStrategy(graph.restart)
@@ -87,6 +91,8 @@ class RayJob(KernelHandle):
                         break
         finally:
             self._coordinator.kill()
+        if needs_groups(self._graph, self._settings):
+            remove_groups(self._settings.run)
         self._printers.join()
         remove_channel_folder(self._settings.channel_folder)
         self._root.close()
@@ -108,6 +114,7 @@ class RayJob(KernelHandle):
     def rescale(self, graph: ExecutionGraph) -> None:
         """See `KernelHandle.rescale`."""
         with self._lock:
+            self._plans.append(graph)
             self._coordinator.actor.rescale.remote(graph)
 
     def cancel(self) -> None:
@@ -137,8 +144,17 @@ class RayJob(KernelHandle):
         if status.state is JobState.RUNNING:
             self._before = replace(self._before, started=True)
         self._status = self._history.joined(status)
+        self._note_plan(status)
         if not self._printers.stand_at(status.generation):
-            self._printers.print_for(self._coordinator.chain_actors())
+            self._printers.print_for(self._coordinator.stdout_actors())
+
+    def _note_plan(self, status: JobStatus) -> None:
+        """A successor runs the plan that was at work (P8): the newest of this parallelism."""
+        with self._lock:
+            for plan in reversed(self._plans):
+                if parallelism_of(plan) == status.parallelism:
+                    self._graph = plan
+                    return
 
     # --- a coordinator that is lost ------------------------------------------------------------
 

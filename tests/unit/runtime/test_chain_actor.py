@@ -60,7 +60,7 @@ def play() -> Iterator[Callable[[Scenario], None]]:
 
     def run(scenario: Scenario) -> None:
         async def limited() -> None:
-            await asyncio.wait_for(scenario(ChainActor(CHAIN, 1)), 30)
+            await asyncio.wait_for(scenario(ChainActor(1)), 30)
 
         asyncio.run(limited())
 

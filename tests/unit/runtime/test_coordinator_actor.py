@@ -99,14 +99,11 @@ def test_a_claim_is_held_back_while_chains_of_another_coordinator_may_write(hold
         coordinator = CoordinatorActor(GRAPH)
         coordinator._mailbox.attach()
         now_ms = coordinator._clock.moment().now_ms
-        coordinator._held_until_ms = MonotonicMs(now_ms + hold_ms)
-        coordinator._log_answered(CLAIMED)
+        coordinator._log.hold(hold_ms)
+        coordinator._log.answered(CLAIMED)
         if hold_ms > 1_000:
-            (holding,) = coordinator._tasks
             await asyncio.sleep(0)
-            assert not holding.done()
             assert coordinator._mailbox.take() is None
-            holding.cancel()
             return False
         await coordinator._mailbox.wait(30)
         event = coordinator._mailbox.take()
@@ -131,7 +128,7 @@ def test_a_job_whose_claim_is_refused_ends_with_the_reason(tmp_path: Path) -> No
         assert outcome.kind is OutcomeKind.FAILED
         assert outcome.error is not None
         assert "no checkpoint" in outcome.error.message
-        assert coordinator._processes == {}
+        assert coordinator._pool.processes == ()
 
     asyncio.run(run())
 

@@ -30,7 +30,7 @@ from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_kernel.snapshot import RestoreChoice, RestoreKind
 from arkflow_ray.runtime import ray_job
-from arkflow_ray.runtime.job_settings import JobSettings, Succession
+from arkflow_ray.runtime.job_settings import JobSettings, StdoutActors, Succession
 from arkflow_ray.runtime.lines import LineBuffer
 from arkflow_ray.runtime.ray_job import RayJob
 
@@ -94,7 +94,7 @@ class Coordinators:
             start=start,
             run=end,
             status=lambda: STATUS,
-            chain_actors=dict,
+            stdout_actors=lambda: StdoutActors(STATUS.generation, {}, frozenset()),
             kill=lambda: None,
             end=self._end,
             claimed=self._claimed,

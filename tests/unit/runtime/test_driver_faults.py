@@ -1,6 +1,7 @@
 """Faults of our own on the driver's side of a Ray job are told, not waited for (P3). No Ray."""
 
 import asyncio
+import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,36 +13,42 @@ import ray
 from arkflow_kernel.errors import ActorLostError, ResourceError, SinkError
 from arkflow_kernel.ids import (
     ChainId,
+    ChannelId,
+    EdgeId,
     Generation,
     JobId,
     MonotonicMs,
     OperatorId,
     OutputId,
-    RequestToken,
     WallMs,
 )
 from arkflow_kernel.limits import LEASE_MS
 from arkflow_kernel.metrics import ChainStatistics
 from arkflow_kernel.plan import (
     ChainPlan,
+    ChannelPlan,
     ComponentPlan,
+    EdgeKind,
     ExecutionGraph,
     Mode,
+    OutletPlan,
     SinkPlan,
     SourcePlan,
 )
 from arkflow_kernel.ports import Moment
-from arkflow_kernel.protocol import ChainReport, DeployChain
+from arkflow_kernel.protocol import ChainReport
 from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.config.project import CheckedJob
 from arkflow_ray.runtime import chain_process, coordinator_actor, printers, ray_job, ray_session
 from arkflow_ray.runtime.chain_actor import ActorPlace
 from arkflow_ray.runtime.chain_process import ChainProcess
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor
+from arkflow_ray.runtime.deployments import Deployments
 from arkflow_ray.runtime.job_settings import JobSettings
 from arkflow_ray.runtime.launch import RunSettings, launch
 from arkflow_ray.runtime.lines import LineBuffer, Lines
 from arkflow_ray.runtime.os_process import this_process
+from arkflow_ray.runtime.placement import Seat
 
 PLAN = ChainPlan(
     ChainId("source-0"),
@@ -57,7 +64,7 @@ GRAPH = ExecutionGraph(JobId("j"), 1, Mode.ACK, (PLAN,), (), 1)
 class Unpicklable(CoordinatorActor):
     """Creating a chain actor fails in a way that no rule knows."""
 
-    def _create(self, chain: ChainId) -> ChainProcess:
+    def _create(self, plan: ChainPlan) -> ChainProcess:
         raise TypeError("cannot pickle this")
 
 
@@ -83,7 +90,7 @@ def test_jobs_that_were_started_before_one_that_cannot_start_are_cancelled(
                 raise ResourceError("no room")
             return SimpleNamespace(cancel=lambda: told.append("cancelled"))
 
-    session = SimpleNamespace(num_cpus=1.0, close=lambda: told.append("closed"))
+    session = SimpleNamespace(num_cpus=1.0, started=False, close=lambda: told.append("closed"))
     monkeypatch.setattr(ray_session, "open_session", lambda *_: session)
     monkeypatch.setattr(ray_job, "RayRunner", Runner)
     graphs = [GRAPH, replace(GRAPH, job=JobId("second"))]
@@ -137,19 +144,48 @@ def test_a_cluster_that_grows_lets_chains_listen_on_the_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """H1: on one node nothing does."""
-    graph = replace(GRAPH, chains=(PLAN, replace(PLAN, chain=ChainId("source-1"))))
-    coordinator = CoordinatorActor(graph)
-    coordinator._settings = JobSettings(0.01, 1, "/", {}, "afc-test")
+    ids = ChannelId("e[0-0]"), 0, EdgeId("e"), PLAN.chain, ChainId("sink-0")
+    channel = ChannelPlan(*ids)
+    outlet = OutletPlan(OutputId("e"), EdgeKind.FORWARD, (channel,))
+    deployments = Deployments(GRAPH.job, JobSettings(0.01, 1, "/", {}, "afc-test"))
     process: Any = SimpleNamespace(identity=SimpleNamespace(node_ip="127.0.0.1"))
-    command = DeployChain(RequestToken(1), PLAN, Generation(1))
 
-    def listens_on_tcp(*alive: bool) -> bool:
+    def listens_on_tcp(plan: ChainPlan, *alive: bool) -> bool:
         monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": each} for each in alive])
-        return coordinator._deployment(command, coordinator._attempt, process).tcp
+        return deployments.of(plan, process, Generation(1)).tcp
 
-    assert not listens_on_tcp(True)
-    assert not listens_on_tcp(True, False)
-    assert listens_on_tcp(True, True)
+    sends = replace(PLAN, outlets=(outlet,))
+    assert not listens_on_tcp(sends, True)
+    assert not listens_on_tcp(sends, True, False)
+    assert listens_on_tcp(sends, True, True)
+    assert not listens_on_tcp(PLAN, True, True)
+
+
+class Remote:
+    """Stands for the remote class of chain actors: makes one actor."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    def options(self, **_: Any) -> "Remote":
+        return self
+
+    def remote(self, *_: Any) -> Any:
+        return self._actor
+
+
+class Anywhere(Seat):
+    """A seat on a cluster that has room."""
+
+    def __init__(self) -> None: ...
+
+    async def options(self) -> dict[str, Any]:
+        return {}
+
+    async def lacking(self) -> str | None:
+        return None
+
+    def leave(self, *, for_good: bool = False) -> None: ...
 
 
 class Silent:
@@ -167,16 +203,14 @@ def test_an_actor_that_does_not_answer_while_it_is_deployed_is_killed(
     killed: list[Any] = []
     actor = Silent()
     monkeypatch.setattr(ray, "kill", lambda each, **_: killed.append(each))
-    monkeypatch.setattr(chain_process, "lacking_cpus", lambda _: None)
-    monkeypatch.setattr(
-        chain_process, "_remote", lambda _: SimpleNamespace(remote=lambda *_: actor)
-    )
+    monkeypatch.setattr(chain_process, "_remote", lambda: Remote(actor))
     for name in ("PLACEMENT", "OPEN", "CONNECT_ANSWER"):
         monkeypatch.setattr(chain_process, f"{name}_TIMEOUT_S", 0.01)
     monkeypatch.setattr(chain_process, "START_TIMEOUT_S", 0.02)
 
     async def deploy() -> None:
-        process = ChainProcess(PLAN.chain, 1, 0.01, HERE)
+        process = ChainProcess(PLAN, 1, Anywhere(), HERE)
+        process.actor = actor
         calls: dict[str, Any] = {
             "handshake": process.handshake,
             "deploy": lambda: process.deploy(None),  # type: ignore[arg-type]
@@ -216,9 +250,9 @@ def test_a_printer_that_fails_tells_the_sink_that_nobody_prints(
     expected = () if isinstance(error, SinkError) else (ValueError,)
     if expected:
         with pytest.raises(expected):
-            printers._print_lines(actor, Lost(error))
+            printers._print_lines(actor, Lost(error), threading.Lock())
     else:
-        printers._print_lines(actor, Lost(error))
+        printers._print_lines(actor, Lost(error), threading.Lock())
     assert closed == [True]
 
 
@@ -234,11 +268,9 @@ def test_a_killed_process_that_does_not_go_is_told_and_its_lease_waited_out(
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    remote = SimpleNamespace(remote=lambda *_: Silent())
     monkeypatch.setattr(ray, "kill", lambda *_, **__: None)
-    monkeypatch.setattr(chain_process, "_remote", lambda _: remote)
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    process = ChainProcess(PLAN.chain, 1, 0.01, HERE)
+    process = ChainProcess(PLAN, 1, Anywhere(), HERE)
     immortal: Any = SimpleNamespace(node_id=HERE.node_id, process=SimpleNamespace(pid=7, end=stays))
     process.identity = immortal
     with caplog.at_level("WARNING", "arkflow_ray.chains"):
