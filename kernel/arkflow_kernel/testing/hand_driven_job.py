@@ -18,6 +18,7 @@ from arkflow_kernel.protocol import (
     ChainOutcome,
     ChainReady,
     ChainReport,
+    ChainsPrepared,
     Claimed,
     ClaimGeneration,
     ConnectChain,
@@ -28,7 +29,10 @@ from arkflow_kernel.protocol import (
     KillChain,
     LogFailed,
     OutcomeKind,
+    PrepareChains,
     RecordAppended,
+    ReleaseChains,
+    RescaleRequested,
     SavepointRequested,
     SavepointSaved,
     SaveSavepoint,
@@ -57,7 +61,8 @@ G1 = Generation(1)
 class HandDrivenJob:
     """A job of unrelated chains with these names, or of `graph`; in checkpoint mode with a log.
 
-    `logged` is what the log was asked and has not answered.
+    `logged` is what the log was asked and has not answered, `prepares` the same of processes;
+    `released` are those that may go, `hosts` where the chains of the attempt were put.
     """
 
     def __init__(
@@ -78,6 +83,9 @@ class HandDrivenJob:
         self.deploys: dict[ChainId, RequestToken] = {}
         self.restored: dict[ChainId, tuple[SplitPosition, ...]] = {}
         self.connects: dict[ChainId, RequestToken] = {}
+        self.hosts: dict[ChainId, ChainId | None] = {}
+        self.prepares: list[PrepareChains] = []
+        self.released: list[ChainId] = []
         self.kills: list[KillChain] = []
         self.heard: dict[ChainId, ControlState] = {}
         self.end: EndJob | None = None
@@ -93,6 +101,10 @@ class HandDrivenJob:
             match command:
                 case DeployChain():
                     self._deploy(command)
+                case PrepareChains():
+                    self.prepares.append(command)
+                case ReleaseChains():
+                    self.released += command.chains
                 case ConnectChain():
                     self.connects[command.chain] = command.token
                 case SendControl():
@@ -116,8 +128,11 @@ class HandDrivenJob:
             self.generation = command.generation
             for requests in (self.deployed, self.deploys, self.connects, self.kills, self.heard):
                 requests.clear()
+            self.hosts.clear()
+            self.restored.clear()
         self.deployed.add(command.plan.chain)
         self.deploys[command.plan.chain] = command.token
+        self.hosts[command.plan.chain] = command.host
         self.restored[command.plan.chain] = command.restored.sources
 
     def all_transitions(self) -> list[Transition]:
@@ -245,6 +260,17 @@ class HandDrivenJob:
         for name in names:
             answer = RoundAnswer(CheckpointId(round_id), snapshot_of(name))
             self.report(name, answer=answer, **report)  # type: ignore[arg-type]
+
+    # --- another plan --------------------------------------------------------------------------
+
+    def rescale(self, graph: ExecutionGraph) -> None:
+        """A user wants another parallelism."""
+        self.take(RescaleRequested(self.clock.moment(), graph))
+
+    def prepared(self, error: ArkflowError | None = None) -> None:
+        """The additional processes are there, or cannot be had."""
+        asked = self.prepares.pop(0)
+        self.take(ChainsPrepared(self.clock.moment(), asked.token, error))
 
     # --- users and time ------------------------------------------------------------------------
 

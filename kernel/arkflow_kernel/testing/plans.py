@@ -1,8 +1,17 @@
 """Plans for tests, without a configuration: chains of scripted components, jobs of such chains."""
 
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
-from arkflow_kernel.ids import ChainId, ChannelId, EdgeId, JobId, OperatorId, OutputId
+from arkflow_kernel.ids import (
+    ChainId,
+    ChannelId,
+    EdgeId,
+    JobId,
+    OperatorId,
+    OutputId,
+    SubtaskIndex,
+)
 from arkflow_kernel.limits import CHANNEL_BYTES_MAX, CHANNEL_ENVELOPES_DEFAULT
 from arkflow_kernel.plan import (
     ChainPlan,
@@ -62,6 +71,25 @@ def chain_plan(
     )
 
 
+def stage_plans(
+    head: str,
+    parallelism: int,
+    *,
+    operators: Seq[str] = (),
+    sinks: Seq[str] = ("sink",),
+    mode: Mode = Mode.ACK,
+) -> tuple[ChainPlan, ...]:
+    """The subtasks of one chain, `<head>-<index>`; each reads splits of the source `head`."""
+    chains = (
+        chain_plan(f"{head}-{i}", source=head, operators=operators, sinks=sinks, mode=mode)
+        for i in range(parallelism)
+    )
+    return tuple(
+        replace(chain, subtask=SubtaskIndex(i), parallelism=parallelism)
+        for i, chain in enumerate(chains)
+    )
+
+
 def channel_plan(
     edge: str = "edge",
     source: str = "chain-0",
@@ -98,4 +126,4 @@ def _source_plan(name: str, rows_per_second: float | None) -> SourcePlan:
     return SourcePlan(OperatorId(name), _SCRIPTED, rows_per_second)
 
 
-__all__ = ["chain_plan", "channel_plan", "job_plan"]
+__all__ = ["chain_plan", "channel_plan", "job_plan", "stage_plans"]
