@@ -10,6 +10,7 @@ from arkflow_kernel.testing import (
     planted_cuts,
     planted_jobs,
     planted_logs,
+    planted_rescales,
     planted_times,
 )
 from arkflow_kernel.testing.cut_simulation import CutSimulation
@@ -28,7 +29,15 @@ def test_a_planted_bug_of_checkpoints_is_found_within_the_fixed_seeds(bug: str) 
         run_all(CutSimulation, PLANTED_CUTS[bug], FIND_FIRST.get(bug, 0))
 
 
-MODULES = (planted, planted_channels, planted_cuts, planted_jobs, planted_logs, planted_times)
+MODULES = (
+    planted,
+    planted_channels,
+    planted_cuts,
+    planted_jobs,
+    planted_logs,
+    planted_rescales,
+    planted_times,
+)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2])

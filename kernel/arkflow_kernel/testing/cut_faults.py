@@ -60,6 +60,13 @@ class CutFaults:
         """The next process that comes to this point dies there."""
         self._kill_at.add(point)
 
+    def strikes_at(self, point: str) -> bool:
+        """Whether somebody dies now that a step of the protocol is reached; once."""
+        self._probes[f"at {point}"] += 1
+        armed = point in self._kill_at
+        self._kill_at.discard(point)
+        return armed
+
     def strike(self) -> None:
         """Let the drawn fault happen, if it can now."""
         self._thaw()

@@ -62,7 +62,7 @@ class CutJob:
 
     def begin(self, choice: RestoreChoice, *, started: bool = False) -> CutRun:
         """Another coordinator; the one before may go on as a zombie."""
-        world = World(self.scenario, self._machines, self._clock, self._dice, self.probes)
+        world = World(self._begins_with(), self._machines, self._clock, self._dice, self.probes)
         if self.runs:
             self.runs[-1].faulty = True
             self.probes["zombie"] += not self.runs[-1].over
@@ -72,6 +72,10 @@ class CutJob:
         self.runs.append(run)
         self.current = run
         return run
+
+    def _begins_with(self) -> Scenario:
+        """The job as its driver plans it for the next coordinator."""
+        return self.scenario
 
     def succeed(self, run: CutRun) -> None:
         """The driver takes the coordinator of a run for dead, and begins another one."""

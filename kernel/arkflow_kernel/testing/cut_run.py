@@ -12,6 +12,7 @@ from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ProtocolError, RestoreError
 from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.limits import REPORT_INTERVAL_MS
+from arkflow_kernel.log_work import LogCommand, perform_log
 from arkflow_kernel.protocol import (
     AppendRecord,
     ChainEnded,
@@ -26,9 +27,7 @@ from arkflow_kernel.protocol import (
     KillChain,
     LogFailed,
     OutcomeKind,
-    RecordAppended,
     SavepointRequested,
-    SavepointSaved,
     SaveSavepoint,
     StopRequested,
 )
@@ -48,8 +47,6 @@ from arkflow_kernel.testing.sim_world import World
 
 if TYPE_CHECKING:
     from arkflow_kernel.testing.cut_job import CutJob
-
-LogCommand = ClaimGeneration | AppendRecord | SaveSavepoint | CollectGarbage
 
 _CALLS = {
     ClaimGeneration: "claim",
@@ -81,6 +78,7 @@ class CutRun(SimJob):
             wall_ms=lambda: world.clock.moment().wall_ms,
             continued=started,
         )
+        self.graph = world.scenario.graph
         self._calls: deque[LogCommand] = deque()
         self._calling = False
         self._wire = ReportWire(world.dice, world.probes)
@@ -232,7 +230,9 @@ class CutRun(SimJob):
         """One call of the log, in its thread: others act meanwhile, the coordinator too."""
         command = self._calls.popleft()
         self._calling = True
-        self.files.by = LogCall(self.process, command)
+        if isinstance(command, ClaimGeneration) and command.graph is not None:
+            self.graph = command.graph
+        self.files.by = LogCall(self.process, command, self.graph)
         try:
             with self.process.calling(_CALLS[type(command)]):
                 self.process.reached("begin")
@@ -245,46 +245,42 @@ class CutRun(SimJob):
 
     def _called(self, command: LogCommand) -> CoordinatorEvent | None:
         try:
-            match command:
-                case ClaimGeneration():
-                    claim = self.log.claim(command.choice, command.unusable, command.graph)
-                    self.process.generation = claim.generation
-                    base = self.job.truth.check_claim(self.process, claim)
-                    self.restored, self._unread = base, True
-                    return Claimed(self._clock.moment(), command.token, claim)
-                case AppendRecord():
-                    self.log.append(command.record)
-                    return RecordAppended(self._clock.moment(), command.token)
-                case SaveSavepoint():
-                    url = self.log.save(command.record)
-                    return SavepointSaved(self._clock.moment(), command.token, url)
-                case CollectGarbage():
-                    self.log.collect()
+            answer = perform_log(self.log, command, self._clock)
         except ArkflowError as error:
-            judged(error)
-            if isinstance(error, ProtocolError):
-                raise ViolationError(f"the log was misused: {error}") from error
-            self._probes[f"log {type(error).__name__}"] += 1
-            if isinstance(command, AppendRecord):
-                self.job.truth.declared_failed(command.record)
-            if isinstance(error, RestoreError):
-                self.job.truth.check_refusal(error)
-            if isinstance(command, CollectGarbage):
-                return None
-            return LogFailed(self._clock.moment(), command.token, error)
-        return None
+            self._judge_failed(command, error)
+            return None
+        if isinstance(answer, LogFailed):
+            self._judge_failed(command, answer.error)
+        elif isinstance(answer, Claimed):
+            self.process.generation = answer.claim.generation
+            base = self.job.truth.check_claim(self.process, answer.claim, self.graph)
+            self.restored, self._unread = base, True
+        return answer
+
+    def _judge_failed(self, command: LogCommand, error: ArkflowError) -> None:
+        judged(error)
+        if isinstance(error, ProtocolError):
+            raise ViolationError(f"the log was misused: {error}") from error
+        self._probes[f"log {type(error).__name__}"] += 1
+        if isinstance(command, AppendRecord):
+            self.job.truth.declared_failed(command.record)
+        if isinstance(error, RestoreError):
+            self.job.truth.check_refusal(error, self.graph)
+            self.faulty = True
 
     def check_start(self) -> None:
         """A source is about to be read for the first time in an attempt."""
         truth = self.job.truth
         if self._unread and truth.last_claim is self.process and not truth.since_claim:
-            truth.check_start(self.restored)
+            truth.check_start(self.process)
         self._unread = False
 
     # --- chains --------------------------------------------------------------------------------
 
     def _new_attempt(self, generation: Generation) -> None:
         faulty = self.faulty
+        self.world.replan(self.graph)
+        self._plans = {plan.chain: plan for plan in self.graph.chains}
         super()._new_attempt(generation)
         self.faulty = faulty
 
@@ -297,7 +293,7 @@ class CutRun(SimJob):
             made = self.chain_kind(
                 command.plan,
                 command.generation,
-                command.restored,
+                self.world.scenario.shared(command.plan, command.restored),
                 self.world,
                 *self._ends_of(command),
                 run=self,

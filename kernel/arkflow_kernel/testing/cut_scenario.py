@@ -53,7 +53,12 @@ class DrawnCounts(DrawnJob):
 
 def draw_cut_scenario(dice: Dice, kind: type[DrawnCounts] = DrawnCounts) -> Scenario:
     """Everything that is decided before the first step."""
-    graph = _with_checkpoints(dice, draw_graph(dice, kind, CHAINS_MAX, CHANNELS_MAX))
+    graph = with_checkpoints(dice, draw_graph(dice, kind, CHAINS_MAX, CHANNELS_MAX))
+    return with_cut_parts(dice, graph)
+
+
+def with_cut_parts(dice: Dice, graph: ExecutionGraph) -> Scenario:
+    """A planned job in checkpoint mode, and what its parts do."""
     drawn = with_parts(dice, graph, UserAction.NOTHING, ENVELOPES)
     operators = {name: replace(script, fails=0) for name, script in drawn.operators.items()}
     unbounded = dice.one_in(6)
@@ -63,7 +68,8 @@ def draw_cut_scenario(dice: Dice, kind: type[DrawnCounts] = DrawnCounts) -> Scen
     return replace(drawn, operators=operators, sources=sources)
 
 
-def _with_checkpoints(dice: Dice, graph: ExecutionGraph) -> ExecutionGraph:
+def with_checkpoints(dice: Dice, graph: ExecutionGraph) -> ExecutionGraph:
+    """The plan in checkpoint mode, with most sinks exactly-once."""
     once: dict[OperatorId, bool] = {}
     for plan in graph.chains:
         for sink in plan.sinks:
@@ -75,8 +81,21 @@ def _with_checkpoints(dice: Dice, graph: ExecutionGraph) -> ExecutionGraph:
     }
     timeout_ms, failures = dice.pick([(2_500, 100), (60_000, 2), (600_000, 10)])
     policy |= {"timeout_ms": timeout_ms, "tolerable_failures": failures}
+    return _checkpointed(graph, once, CheckpointPlan(**policy))
+
+
+def checkpointed_like(known: ExecutionGraph, graph: ExecutionGraph) -> ExecutionGraph:
+    """Another plan of a job in checkpoint mode."""
+    assert known.checkpoint is not None
+    once = {sink.operator: sink.exactly_once for plan in known.chains for sink in plan.sinks}
+    return _checkpointed(graph, once, known.checkpoint)
+
+
+def _checkpointed(
+    graph: ExecutionGraph, once: dict[OperatorId, bool], policy: CheckpointPlan
+) -> ExecutionGraph:
     chains = tuple(_in_checkpoint_mode(plan, once) for plan in graph.chains)
-    return replace(graph, mode=Mode.CHECKPOINT, chains=chains, checkpoint=CheckpointPlan(**policy))
+    return replace(graph, mode=Mode.CHECKPOINT, chains=chains, checkpoint=policy)
 
 
 def _in_checkpoint_mode(plan: ChainPlan, once: dict[OperatorId, bool]) -> ChainPlan:
@@ -84,4 +103,12 @@ def _in_checkpoint_mode(plan: ChainPlan, once: dict[OperatorId, bool]) -> ChainP
     return replace(plan, mode=Mode.CHECKPOINT, sinks=sinks)
 
 
-__all__ = ["DrawnCounts", "draw_cut_scenario"]
+__all__ = [
+    "CHAINS_MAX",
+    "CHANNELS_MAX",
+    "DrawnCounts",
+    "checkpointed_like",
+    "draw_cut_scenario",
+    "with_checkpoints",
+    "with_cut_parts",
+]

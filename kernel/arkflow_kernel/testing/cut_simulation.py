@@ -94,10 +94,13 @@ class CutSimulation:
         with small_slices():
             try:
                 while self._steps < STEPS_MIN or not self.probes["fault"]:
-                    outcomes.append(_Life(self).live())
+                    outcomes.append(self._life().live())
                 return Report(self._seed, tuple(outcomes), self._steps, self.probes)
             except FOUND as error:
                 raise SimulationError(self._seed, self._steps, error, self.file) from error
+
+    def _life(self) -> "Life":
+        return Life(self)
 
     def made(self) -> CutJob:
         """The next job."""
@@ -129,7 +132,7 @@ class CutSimulation:
         self._steps += steps
 
 
-class _Life:
+class Life:
     """One job from its first run to its end."""
 
     def __init__(self, simulation: CutSimulation) -> None:
@@ -240,9 +243,14 @@ class _Life:
         self._probes[f"run {run.outcome.kind.value}"] += 1
         if run.outcome.kind is OutcomeKind.FINISHED:
             return True
-        job.begin(RestoreChoice(must_exist=bool(job.truth.records)))
+        self._begin_again(run.outcome.kind)
         self._plan_run()
         return False
+
+    def _begin_again(self, ended: OutcomeKind) -> None:
+        """Another run, after one that ended so."""
+        del ended
+        self._job.begin(RestoreChoice(must_exist=bool(self._job.truth.records)))
 
     def _ask_again(self) -> None:
         """Whoever drains an unbounded job, or needs a savepoint, asks each coordinator again."""
@@ -294,4 +302,4 @@ def probe_features(scenario: Scenario, probes: "Counter[str]") -> None:
     probes["several lanes"] += max(sinks.values(), default=0) > 1
 
 
-__all__ = ["PROBES", "CutSimulation"]
+__all__ = ["PROBES", "RUNS_MAX", "Ask", "CutSimulation", "Life", "probe_features"]

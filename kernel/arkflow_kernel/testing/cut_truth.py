@@ -14,9 +14,11 @@ from typing import Final, NoReturn, Protocol
 from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import RestoreError
 from arkflow_kernel.ids import Generation, OperatorId
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import AppendRecord, ClaimGeneration
-from arkflow_kernel.snapshot import CheckpointRecord, Claim, Epoch, ObjectRef, SinkToken
+from arkflow_kernel.snapshot import ChainSnapshot, CheckpointRecord, Claim, Epoch, SinkToken
+from arkflow_kernel.testing.cut_history import Known, Past, check_mapped, check_same
 from arkflow_kernel.testing.cut_oracle import NOTHING, Cut, Oracle, cut_of
 from arkflow_kernel.testing.cut_states import StateReader
 from arkflow_kernel.testing.lineage import Lineage, ViolationError
@@ -36,28 +38,11 @@ class Coordinating(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LogCall:
-    """What a coordinator's log thread is at work on."""
+    """What a coordinator's log thread is at work on; `graph` is the plan that it claims, or has."""
 
     process: Coordinating
     command: object
-
-
-@dataclass(frozen=True)
-class Known:
-    """A record that is in the log, its cut, and where it lies."""
-
-    record: CheckpointRecord
-    cut: Cut
-    path: str
-
-    def refs(self) -> Iterable[ObjectRef]:
-        """Every object that it lists."""
-        for snapshot in self.record.chains:
-            yield from snapshot.objects
-            for lane in snapshot.lanes:
-                for token in lane.tokens:
-                    for staged in token.objects:
-                        yield staged.object
+    graph: ExecutionGraph
 
 
 class Truth:
@@ -74,11 +59,12 @@ class Truth:
         self.last_claim: Coordinating | None = None
         self.since_claim = 0
         self._bases: dict[Coordinating, Known | None] = {}
+        self._pasts: dict[Coordinating, Past] = {}
+        self._oracles = [(scenario.graph, self.oracle)]
         self._counted: dict[tuple[str, int, int], int] = {}
         self._states = StateReader(store)
         self._proved: set[str] = set()
         graph = scenario.graph
-        self._chains = {plan.chain for plan in graph.chains}
         sinks = {sink.operator: sink for plan in graph.chains for sink in plan.sinks}
         self._once = [name for name, sink in sinks.items() if sink.exactly_once]
         self._least = [name for name, sink in sinks.items() if not sink.exactly_once]
@@ -110,7 +96,8 @@ class Truth:
         elif isinstance(by.command, AppendRecord):
             if self.last_claim is not by.process:
                 _fail("a coordinator wrote a record after the claim of another (M1)")
-            self._recorded(Known(by.command.record, cut_of(by.command.record.chains), path))
+            record, past = by.command.record, self._pasts[by.process]
+            self._recorded(Known(record, cut_of(record.chains), path, past))
 
     def _claims(self, path: str, process: Coordinating) -> None:
         """A claim counts if it is above everything: in a gap of the retention it is void (M1)."""
@@ -120,24 +107,57 @@ class Truth:
         else:
             self._probes["claim in a gap"] += 1
 
-    def check_claim(self, process: Coordinating, claim: Claim) -> Cut:
+    def check_claim(self, process: Coordinating, claim: Claim, graph: ExecutionGraph) -> Cut:
         """A claim restores the newest record below it (M2); the cut where it begins."""
         base, restored = self._bases[process], claim.restored
         if base is None or restored is None:
             if base is not None or restored is not None:
                 _fail(f"a claim restores {restored}, the newest record is {base} (M2)")
+            self._pasts[process] = Past(graph, self._oracle_of(graph))
             return NOTHING
         record = base.record
-        if (restored.checkpoint, restored.chains) != (record.checkpoint, record.chains):
+        if restored.checkpoint != record.checkpoint:
             _fail(f"a claim restores {restored.source}, not checkpoint {record.checkpoint} (M2)")
         if claim.last_checkpoint < record.checkpoint:
             _fail(f"the last checkpoint is {record.checkpoint}, not {claim.last_checkpoint}")
         self._probes["restored"] += 1
         self._probes["restored tokens"] += restored.tokens > 0
+        self._pasts[process] = self._continued(base, restored.chains, graph)
         return base.cut
 
-    def check_refusal(self, error: RestoreError) -> None:
-        """No start is refused while every object of the newest record is there."""
+    def _continued(
+        self, base: Known, restored: tuple[ChainSnapshot, ...], graph: ExecutionGraph
+    ) -> Past:
+        """A plan goes on behind a record: the plan that made it, or another one."""
+        begins = cut_of(restored)
+        if begins.places != base.cut.places:
+            _fail(f"a claim restores {begins}, the record has {base.cut} (M2)")
+        if base.past.graph == graph:
+            check_same(base, restored)
+            if begins.finished == base.cut.finished:
+                return base.past
+        else:
+            self._probes["restored to another plan"] += 1
+            check_mapped(base, restored, graph, self._states)
+        return Past(graph, self._oracle_of(graph), base, begins)
+
+    def _oracle_of(self, graph: ExecutionGraph) -> Oracle:
+        known = next((oracle for plan, oracle in self._oracles if plan == graph), None)
+        if known is None:
+            known = Oracle(self.scenario.under(graph))
+            self._oracles.append((graph, known))
+        return known
+
+    def check_refusal(self, error: RestoreError, graph: ExecutionGraph) -> None:
+        """No start is refused while every object of the newest record is there, but for one of a
+        plan that joins what was finished with what was not.
+        """
+        newest = self.newest
+        if newest is not None and newest.past.graph != graph and "were finished" in str(error):
+            unfinished = newest.past.chains() - newest.cut.finished
+            if newest.cut.finished and unfinished:
+                self._probes["refused: joins finished chains"] += 1
+                return
         _fail(f"a start was refused: {error}")
 
     def _deleted(self, path: str) -> None:
@@ -168,21 +188,23 @@ class Truth:
             _fail(f"checkpoint {record.checkpoint} after {self.newest.record.checkpoint}")
         if (record.generation, record.checkpoint) in self._failed:
             _fail(f"checkpoint {record.checkpoint} was declared failed, and appears (M1)")
-        names = [snapshot.chain for snapshot in record.chains]
-        if len(names) != len(set(names)) or set(names) != self._chains:
+        names, chains = [snapshot.chain for snapshot in record.chains], known.past.chains()
+        if len(names) != len(set(names)) or set(names) != chains:
             _fail(f"checkpoint {record.checkpoint} has the chains {names} (B4)")
         before = self.cut
+        finished = known.past.begins.finished
+        if self.newest is not None and self.newest.past is known.past:
+            finished = before.finished
         back = [s for s, place in before.places.items() if cut.places.get(s, 0) < place]
-        if back or not before.finished <= cut.finished:
+        if back or not finished <= cut.finished:
             _fail(f"checkpoint {record.checkpoint} goes back in splits {back}")
-        if record.kind is RoundKind.FINAL and cut.finished != self._chains:
-            _fail(f"the final checkpoint has unfinished chains: {self._chains - cut.finished}")
+        if record.kind is RoundKind.FINAL and cut.finished != chains:
+            _fail(f"the final checkpoint has unfinished chains: {chains - cut.finished}")
         self._check_objects(known)
         self._check_sinks(known)
         for operator in self.oracle.stateful:
-            found = self._states.counts(record, operator)
-            if found != self.oracle.counts(operator, cut):
-                expected = self.oracle.counts(operator, cut)
+            found, expected = self._states.counts(record, operator), known.counts(operator)
+            if found != expected:
                 _fail(f"state of {operator} at {cut} is {found}, not {expected} (B0)")
         self.records.append(known)
         self.since_claim += 1
@@ -222,9 +244,9 @@ class Truth:
                     if token.epoch not in published:
                         rows[lane.sink] += [row for row, _ in self._staged(token)]
         for name, found in rows.items():
-            self._compare(f"checkpoint {known.record.checkpoint}: {name}", name, found, known.cut)
+            self._compare(f"checkpoint {known.record.checkpoint}: {name}", name, found, known)
         for name in self._least:
-            missing = Counter(self.oracle.written(name, known.cut))
+            missing = Counter(known.written(name))
             missing -= self.visible.get(name, Counter())
             if missing:
                 _fail(f"{name} has not confirmed {sorted(missing)[:5]} before the cut (F4)")
@@ -245,12 +267,12 @@ class Truth:
             for row, _ in rows
         ]
 
-    def _compare(self, what: str, sink: OperatorId, found: list[int], cut: Cut) -> None:
-        expected = self.oracle.written(sink, cut)
+    def _compare(self, what: str, sink: OperatorId, found: list[int], known: Known | None) -> None:
+        expected = [] if known is None else known.written(sink)
         if sorted(found) != expected:
             lost, more = Counter(expected), Counter(found)
             text = f"lost {sorted(lost - more)[:8]}, too many {sorted(more - lost)[:8]}"
-            _fail(f"{what}: {text} at {cut}")
+            _fail(f"{what}: {text} at {NOTHING if known is None else known.cut}")
 
     # --- rows ----------------------------------------------------------------------------------
 
@@ -285,10 +307,10 @@ class Truth:
 
     # --- starts and ends -----------------------------------------------------------------------
 
-    def check_start(self, restored: Cut) -> None:
+    def check_start(self, process: Coordinating) -> None:
         """Before any source of an attempt reads, all that its record lists is published (X1)."""
         for name in self._once:
-            self._compare(f"at the start: {name}", name, self.shown(name), restored)
+            self._compare(f"at the start: {name}", name, self.shown(name), self._bases[process])
 
     def check_savepoint(self, name: str) -> None:
         """A savepoint that was reported has its record, and every object that it needs (X4)."""
@@ -307,7 +329,7 @@ class Truth:
     def check_over(self) -> None:
         """Nothing will follow: everything before the newest cut is published, nothing else is."""
         for name in self._once:
-            self._compare(f"in the end: {name}", name, self.shown(name), self.cut)
+            self._compare(f"in the end: {name}", name, self.shown(name), self.newest)
 
     def check_finished(self, *, drained: bool) -> None:
         """The job is finished: every row went through, unless a user drained it."""

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from arkflow_kernel.errors import ArkflowError, ProcessingError
-from arkflow_kernel.ids import ChainId, Generation
+from arkflow_kernel.ids import ChainId, Generation, OperatorId, SplitId
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import (
@@ -67,9 +67,10 @@ class JobCheck:
         self.restarts = RestartCheck(graph)
         self.asked: OutcomeKind | None = None
         self._chains = len(graph.chains)
+        self._source_of = {p.chain: p.source.operator for p in graph.chains if p.source is not None}
         self._generation = Generation(0)
         self._ended: dict[ChainId, ArkflowError | None] = {}
-        self._heard: dict[ChainId, tuple[SplitPosition, ...]] = {}
+        self._heard: dict[OperatorId, dict[SplitId, SplitPosition]] = {}
 
     def told(self, event: CoordinatorEvent) -> None:
         """The coordinator is handed an event: frontiers and ends of the running attempt count."""
@@ -79,7 +80,8 @@ class JobCheck:
             return
         frontier = event.frontier if isinstance(event, ChainReport) else event.outcome.frontier
         if frontier:
-            self._heard[event.chain] = frontier
+            known = self._heard.setdefault(self._source_of[event.chain], {})
+            known |= {position.split: position for position in frontier}
         if isinstance(event, ChainEnded):
             self._ended[event.chain] = event.outcome.error
             errors = [error for error in self._ended.values() if error is not None]
@@ -98,9 +100,11 @@ class JobCheck:
         self._ended = {}
 
     def check_restored(self, chain: ChainId, positions: tuple[SplitPosition, ...]) -> None:
-        """A chain continues exactly where it was last heard of: nothing lost, no more repeated."""
-        heard = self._heard.get(chain, ())
-        if positions is not heard and positions != heard:
+        """A source continues exactly where it was last heard of: nothing lost, no more repeated."""
+        source = self._source_of.get(chain)
+        known = {} if source is None else self._heard.get(source, {})
+        heard = tuple(known[split] for split in sorted(known))
+        if positions != heard:
             raise ViolationError(f"{chain} is restored to {positions}, not {heard}")
 
     def check_end(self, kind: OutcomeKind) -> None:

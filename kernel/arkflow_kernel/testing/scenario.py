@@ -4,7 +4,7 @@ Data drawn from dice, nothing else. The plan is made by the real planner from a 
 Sizes are small: faults hide in orders, not in volumes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -12,11 +12,13 @@ from arkflow_kernel.graph import build_graph
 from arkflow_kernel.ids import ChainId, OperatorId
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
+from arkflow_kernel.snapshot import RestoredChain
+from arkflow_kernel.split_assignment import SplitShare, restored_share
 from arkflow_kernel.stream_compiler import WORKERS_KEY
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.sim_order import Head, Path, paths
 from arkflow_kernel.testing.sim_parts import OperatorScript, SinkScript, SourceScript
-from arkflow_kernel.testing.sim_rows import FINISH_SPLITS, SPLIT_ROWS
+from arkflow_kernel.testing.sim_rows import FINISH_SPLITS, SPLIT_ROWS, split_name
 from arkflow_kernel.testing.sim_times import TimeScript
 
 CHAINS_MAX: Final = 9
@@ -57,6 +59,25 @@ class Scenario:
     def ends(self) -> dict[int, int]:
         """How many rows each split has."""
         return {s: script.rows(s) for script in self.sources.values() for s in script.sizes}
+
+    def under(self, graph: ExecutionGraph) -> "Scenario":
+        """The same job with another plan of it: other subtasks, the same parts."""
+        return replace(self, graph=graph, paths=paths(graph))
+
+    def script(self, chain: ChainId) -> SourceScript:
+        """What the reader of a chain may read: at least what it is given."""
+        return self.sources[chain]
+
+    def shared(self, plan: ChainPlan, restored: RestoredChain) -> RestoredChain:
+        """What a chain restores; of a source with several subtasks only what it reads (K5)."""
+        if plan.source is None or plan.parallelism == 1:
+            return restored
+        return restored_share(restored, self._share(plan, restored))
+
+    def _share(self, plan: ChainPlan, restored: RestoredChain) -> SplitShare:
+        """The splits of one subtask: always the same, as drawn."""
+        del restored
+        return SplitShare(tuple(split_name(split) for split in self.sources[plan.chain].sizes))
 
     def finish_rows(self, chain: ChainId, operator: OperatorId) -> list[int]:
         """The rows that an operator of a chain yields when it is finished."""

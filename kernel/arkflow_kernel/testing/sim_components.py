@@ -3,7 +3,14 @@
 from collections.abc import Callable
 
 from arkflow_kernel.checkpoint_ports import EpochSink, Staging
-from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
+from arkflow_kernel.plan import (
+    ONLY_SUBTASK,
+    ChainPlan,
+    OperatorPlan,
+    SinkPlan,
+    SourcePlan,
+    Subtask,
+)
 from arkflow_kernel.ports import Operator, SinkWriter, SourceReader
 from arkflow_kernel.testing.sim_parts import SimOperator, SimSink, SimSource
 from arkflow_kernel.testing.sim_windows import SimWindow
@@ -21,7 +28,7 @@ class SimComponents:
     def source(self, plan: SourcePlan) -> SourceReader:
         """The source as drawn for this subtask."""
         del plan
-        self.read = SimSource(self._world.scenario.sources[self._plan.chain])
+        self.read = SimSource(self._world.scenario.script(self._plan.chain))
         return self.read
 
     def operator(self, plan: OperatorPlan, workers: int) -> Operator:
@@ -33,9 +40,11 @@ class SimComponents:
         self.operators.append(made)
         return made
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+    def sink(
+        self, plan: SinkPlan, staging: Staging | None = None, subtask: Subtask = ONLY_SUBTASK
+    ) -> SinkWriter | EpochSink:
         """The sink as drawn."""
-        del staging
+        del staging, subtask
         script = self._world.scenario.sinks[plan.operator]
         return SimSink(script, self._on_write(plan), self._world.lineage.done)
 

@@ -255,9 +255,9 @@ class SimJob:
         )
 
     def _made_chain(self, command: DeployChain) -> SimChain | None:
-        return SimChain(
-            command.plan, command.generation, command.restored, self.world, *self._ends_of(command)
-        )
+        plan, ends = command.plan, self._ends_of(command)
+        restored = self.world.scenario.shared(plan, command.restored)
+        return SimChain(plan, command.generation, restored, self.world, *ends)
 
     def _ends_of(self, command: DeployChain) -> tuple[list[SimChannel], list[SimChannel]]:
         """The channels that enter a chain, and those that leave it."""

@@ -10,7 +10,7 @@ from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.ids import ChainId, OperatorId
 from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.lane_schedule import LaneSchedule
-from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.task import ChainTask
 from arkflow_kernel.testing.checkers import ItemCheck, OrderCheck
 from arkflow_kernel.testing.dice import Dice
@@ -55,6 +55,12 @@ class World:
         self.order = OrderCheck(scenario)
         self.items = {plan.chain: ItemCheck(plan, scenario) for plan in scenario.graph.chains}
         self.misuses: list[str] = []
+
+    def replan(self, graph: ExecutionGraph) -> None:
+        """Another plan of the job is at work, or the same."""
+        if graph != self.scenario.graph:
+            self.scenario = self.scenario.under(graph)
+            self.items = {plan.chain: ItemCheck(plan, self.scenario) for plan in graph.chains}
 
     def new_attempt(self) -> None:
         """What was on its way is gone; orders begin anew."""

@@ -62,7 +62,7 @@ def test_a_claim_of_another_plan_gives_every_key_group_and_lane_to_one_chain_of_
 
 
 def test_records_after_a_claim_of_another_plan_are_of_that_plan(world: LogWorld) -> None:
-    log, claim = world.run(TWO)
+    log, _ = world.run(TWO)
     again = log.claim(NEWEST, {}, FIVE)
     with pytest.raises(ProtocolError, match="every planned chain"):
         log.append(record_of(TWO, again.generation, 2))
