@@ -28,7 +28,9 @@ RATE_WINDOW_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProcessFigures:
-    """What one chain's process holds and takes, its loop's lag, peers that it refused."""
+    """What one chain's process holds and takes, its loop's lag, peers that it refused, and how long
+    it waited for its share of the CPU.
+    """
 
     chain: ChainId
     pid: int
@@ -37,6 +39,7 @@ class ProcessFigures:
     cpu_ms: int
     loop_lag_ms: int
     refused_peers: int = 0
+    throttled_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,7 @@ def _processes(status: JobStatus) -> Iterator[ProcessFigures]:
             usage.cpu_ms,
             usage.loop_lag_ms,
             usage.refused_peers,
+            usage.throttled_ms,
         )
 
 

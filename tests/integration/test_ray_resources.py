@@ -196,15 +196,10 @@ def test_the_strategy_says_on_how_many_nodes_two_subtasks_are(
             {"resources": "{custom: {tpu: 1}}"},
             "it needs 6 tpu, and of the 2 tpu of the cluster 2 are free",
         ),
-        ({"resources": "{num_gpus: 1}"}, "GPU, and the cluster has none"),
         (
             {"placement": "{strategy: strict_spread}"},
             "`strict_spread` asks for 4 nodes, one for each of as many parallel subtasks, and the "
             "cluster has 2",
-        ),
-        (
-            {"placement": "{labels: {zone: c}}"},
-            "it needs a node with the labels zone=c, and the nodes have zone=b",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def test_channels_stand_in_the_fields_of_log_lines(
 def test_processes_stand_in_the_fields_of_log_lines(
     clock: Clock, said: pytest.LogCaptureFixture
 ) -> None:
-    process = ProcessFigures(ChainId("a-0"), 3, 9, 7, 5, 2, 1)
+    process = ProcessFigures(ChainId("a-0"), 3, 9, 7, 5, 2, 1, 6)
     LogDisplay(clock).update([replace(figures(JobState.RUNNING), processes=(process,))])
     assert vars(said.records[0])["fields"]["processes"] == {
         "a-0": {
@@ -85,6 +85,7 @@ def test_processes_stand_in_the_fields_of_log_lines(
             "cpu_ms": 5,
             "loop_lag_ms": 2,
             "refused_peers": 1,
+            "throttled_ms": 6,
         }
     }
 

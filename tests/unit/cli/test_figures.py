@@ -75,10 +75,14 @@ def test_rows_between_chains_are_neither_read_nor_written() -> None:
 def test_what_each_process_takes_is_shown_per_chain() -> None:
     chain = ChainId("a-0")
     held = ChainStatistics(chain, held_bytes=9)
-    usage = {chain: ChainUsage(cpu_ms=5, rss_peak_bytes=7, pid=3, loop_lag_ms=2, refused_peers=1)}
+    usage = {
+        chain: ChainUsage(
+            cpu_ms=5, rss_peak_bytes=7, pid=3, loop_lag_ms=2, refused_peers=1, throttled_ms=6
+        )
+    }
     graph = job_plan(chain_plan("a-0"))
     found = figures(graph, replace(status(held), usage=usage))
-    assert found.processes == (ProcessFigures(chain, 3, 9, 7, 5, 2, 1),)
+    assert found.processes == (ProcessFigures(chain, 3, 9, 7, 5, 2, 1, 6),)
 
 
 def test_a_rate_is_the_mean_over_the_window() -> None:
