@@ -5,6 +5,7 @@
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,12 @@ import pytest
 from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import FencedError, SourceError, StoreError
 from arkflow_kernel.ids import ChainId, CheckpointId, RequestToken
-from arkflow_kernel.plan import CheckpointPlan, Mode
+from arkflow_kernel.plan import CheckpointPlan, ExecutionGraph, Mode
 from arkflow_kernel.protocol import ChainReady, OutcomeKind
 from arkflow_kernel.snapshot import RestoredJob, RoundAnswer
 from arkflow_kernel.testing.hand_driven_chain import sink_token
 from arkflow_kernel.testing.hand_driven_job import G1, HandDrivenJob, snapshot_of
-from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
+from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan, stage_plans
 
 FOLDER = Path(__file__).parent / "transcripts"
 
@@ -189,6 +190,65 @@ def job_savepoint_restart_and_end_of_data() -> str:
     return job.log.text()
 
 
+def _stage(parallelism: int) -> ExecutionGraph:
+    chains = stage_plans("w", parallelism, mode=Mode.CHECKPOINT)
+    return job_plan(*chains, checkpoint=CheckpointPlan("memory://x"))
+
+
+def job_rescale_and_back() -> str:
+    job = HandDrivenJob(graph=_stage(1))
+    job.begin()
+    job.claimed(1)
+    job.answer_all()
+    job.log.note("a process is needed for a second subtask; the attempt at work goes on")
+    job.rescale(_stage(2))
+    job.report("w-0")
+    job.prepared()
+    job.log.note("the round does not wait for its interval; its record is the point of no return")
+    job.answers(1, "w-0")
+    job.appended()
+    job.ended("w-0", OutcomeKind.STOPPED)
+    job.log.note("all of the plan before has ended: the log hears of the new one")
+    restored = RestoredJob(CheckpointId(1), RoundKind.RESCALE, "checkpoint 1", ())
+    job.claimed(2, restored, 1)
+    job.answer_all()
+    job.log.note("one subtask again: nobody is needed, and a process may go")
+    job.rescale(_stage(1))
+    job.answers(2, "w-0", "w-1")
+    job.appended()
+    job.ended("w-0", OutcomeKind.STOPPED)
+    job.ended("w-1", OutcomeKind.STOPPED)
+    job.claimed(3, replace(restored, checkpoint=CheckpointId(2), source="checkpoint 2"), 2)
+    job.answer_all()
+    return job.log.text()
+
+
+def job_rescale_fails_and_is_taken_back() -> str:
+    job = HandDrivenJob(graph=_stage(1))
+    job.begin()
+    job.claimed(1)
+    job.answer_all()
+    job.log.note("a chain cannot answer the round: sources read on, the process may go")
+    job.rescale(_stage(2))
+    job.prepared()
+    job.report("w-0", answer=RoundAnswer(CheckpointId(1), None, StoreError("full")))
+    job.log.note("once more; the new plan fails twice before its first checkpoint")
+    job.rescale(_stage(2))
+    job.prepared()
+    job.answers(2, "w-0")
+    job.appended()
+    job.ended("w-0", OutcomeKind.STOPPED)
+    restored = RestoredJob(CheckpointId(2), RoundKind.RESCALE, "checkpoint 2", ())
+    for generation in (2, 3):
+        job.claimed(generation, restored, 2)
+        job.ended("w-1", OutcomeKind.FAILED, SourceError("no connection is left"))
+        job.ended("w-0", OutcomeKind.CANCELLED)
+    job.log.note("the plan before is taken back")
+    job.claimed(4, restored, 2)
+    job.answer_all()
+    return job.log.text()
+
+
 SCENARIOS: list[Callable[[], str]] = [
     job_run_and_stop,
     job_one_chain_fails,
@@ -198,6 +258,8 @@ SCENARIOS: list[Callable[[], str]] = [
     job_silent_chain,
     job_rounds_and_a_later_claim,
     job_savepoint_restart_and_end_of_data,
+    job_rescale_and_back,
+    job_rescale_fails_and_is_taken_back,
 ]
 
 

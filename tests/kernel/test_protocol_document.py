@@ -20,7 +20,7 @@ from arkflow_kernel.ids import (
     Sequence,
     SplitId,
 )
-from arkflow_kernel.plan import CheckpointPlan, Mode
+from arkflow_kernel.plan import CheckpointPlan, ExecutionGraph, Mode
 from arkflow_kernel.ports import Moment, SourceBatch, SourceEnded, WriteReceipt
 from arkflow_kernel.protocol import (
     AppendRecord,
@@ -45,7 +45,7 @@ from arkflow_kernel.testing.components import rows_batch
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.hand_driven_chain import sink_token
 from arkflow_kernel.testing.hand_driven_job import HandDrivenJob, snapshot_of
-from arkflow_kernel.testing.plans import chain_plan, job_plan
+from arkflow_kernel.testing.plans import chain_plan, job_plan, stage_plans
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 G1 = Generation(1)
@@ -162,28 +162,43 @@ def test_the_phases_of_a_chain_are_those_of_the_document(document: str) -> None:
 
 def _watch_job() -> Arrows:
     """Jobs of two chains that live through whatever seeded dice say a driver and a user may do."""
-    fenced = _fenced_at_the_end()
-    seen = {(each.before.value, each.after.value) for each in fenced.all_transitions()}
+    rare = (*_fenced_at_the_end().all_transitions(), *_cancelled_while_saving().all_transitions())
+    seen = {(each.before.value, each.after.value) for each in rare}
     for seed in range(3_000):
         dice, job = Dice(seed), _job(logs=seed % 2 == 0)
-        wishes = list(dice.pick([(), ("stop",), ("cancel",), ("stop", "cancel")]))
+        wishes = list(dice.pick(_WISHES))
         for _ in range(60):
             if job.end is not None:
                 break
             if wishes and dice.one_in(6):
-                job.ask(wishes.pop(0))
+                _wish(job, wishes.pop(0))
             else:
                 dice.pick(_possible(job, dice))()
         seen |= {(each.before.value, each.after.value) for each in job.all_transitions()}
     return seen
 
 
+_STOPS = ((), ("stop",), ("cancel",), ("stop", "cancel"))
+_WISHES = [*_STOPS, *(("rescale", *stop) for stop in (*_STOPS, ("drain",), ("rescale",)))]
+
+
+def _wish(job: HandDrivenJob, what: str) -> None:
+    if what == "rescale":
+        job.rescale(_plan(1 if len(job.deployed) == 3 else 3, logs=job.logs))
+    else:
+        job.ask(what)
+
+
 def _job(*, logs: bool) -> HandDrivenJob:
     """A job of two chains; in checkpoint mode if it `logs`."""
+    return HandDrivenJob(graph=_plan(2, logs=logs))
+
+
+def _plan(parallelism: int, *, logs: bool) -> ExecutionGraph:
     if not logs:
-        return HandDrivenJob("a", "b")
-    chains = (chain_plan(name, mode=Mode.CHECKPOINT) for name in ("a", "b"))
-    return HandDrivenJob(graph=job_plan(*chains, checkpoint=CheckpointPlan(interval_ms=100)))
+        return job_plan(*stage_plans("a", parallelism))
+    chains = stage_plans("a", parallelism, mode=Mode.CHECKPOINT)
+    return job_plan(*chains, checkpoint=CheckpointPlan("memory://x", interval_ms=100))
 
 
 def _fenced_at_the_end() -> HandDrivenJob:
@@ -203,6 +218,24 @@ def _fenced_at_the_end() -> HandDrivenJob:
     return job
 
 
+def _cancelled_while_saving() -> HandDrivenJob:
+    """The chains of a rescale have ended, and a savepoint's copy is on its way."""
+    job = _job(logs=True)
+    job.begin()
+    job.claimed(1)
+    job.answer_all()
+    job.savepoint("now")
+    job.answers(1, *sorted(job.deployed))
+    job.appended()
+    job.rescale(_plan(1, logs=True))
+    job.answers(2, *sorted(job.deployed))
+    job.appended()
+    for name in sorted(job.deployed):
+        job.ended(name, OutcomeKind.STOPPED)
+    job.ask("cancel")
+    return job
+
+
 def _log(job: HandDrivenJob, dice: Dice) -> None:
     """The log answers what it was asked first: it does it, or fails."""
     asked = job.logged[0]
@@ -210,7 +243,7 @@ def _log(job: HandDrivenJob, dice: Dice) -> None:
         error = dice.pick([StoreError("no"), FencedError("later"), RestoreError("no")])
         job.log_failed(error)
     elif isinstance(asked, ClaimGeneration):
-        chains = (snapshot_of("a", finished=True), snapshot_of("b", finished=True))
+        chains = tuple(snapshot_of(f"a-{i}", finished=True) for i in range(3))
         kind = dice.pick([RoundKind.PERIODIC, RoundKind.PERIODIC, RoundKind.FINAL])
         restored = RestoredJob(CheckpointId(3), kind, "checkpoint 3", chains)
         found = restored if dice.one_in(2) else None
@@ -221,14 +254,14 @@ def _log(job: HandDrivenJob, dice: Dice) -> None:
         job.saved()
 
 
-def _round(job: HandDrivenJob, name: ChainId) -> Callable[[], None]:
-    """A chain answers the round that it heard of, drained and with all tokens published."""
+def _round(job: HandDrivenJob, name: ChainId, *, drained: bool = True) -> Callable[[], None]:
+    """A chain answers the round that it heard of, with all tokens published."""
     heard = job.heard[name]
     published, stopped = int(heard.completed_upto), heard.desired is Desired.STOP
     number = heard.round_id
     answer = RoundAnswer(number, snapshot_of(name, sink_token(number)))
     return lambda: job.report(
-        name, answer=answer, drained=True, stopped=stopped, published=published
+        name, answer=answer, drained=drained, stopped=stopped, published=published
     )
 
 
@@ -239,9 +272,10 @@ def _possible(job: HandDrivenJob, dice: Dice) -> list[Callable[[], None]]:
     steps += [partial(job.ready, name) for name in job.deploys] * 2
     steps += [partial(job.connected, name) for name in job.connects] * 2
     steps += [partial(_log, job, dice)] * 3 if job.logged else []
+    steps += [partial(job.prepared, dice.pick([None, None, StoreError("no")]))] * len(job.prepares)
     for name in sorted(job.deployed):
         if name in job.heard and job.logs:
-            steps += [_round(job, name)] * 3
+            steps += [_round(job, name, drained=dice.one_in(2))] * 3
         if name not in job.deploys and dice.one_in(2):
             steps += [partial(job.report, name)]
             steps += [partial(job.ended, name, kind) for kind in _ends(job, name)]

@@ -18,7 +18,7 @@ from arkflow_kernel.testing.plans import chain_plan, channel_plan
 from arkflow_kernel.testing.transcript import Transcript
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
-FINAL = RoundKind.FINAL
+FINAL, RESCALE = RoundKind.FINAL, RoundKind.RESCALE
 
 
 def _chain(*, commits: bool = False, snapshot: ChainSnapshot | None = None) -> HandDrivenChain:
@@ -200,6 +200,34 @@ def round_of_a_finished_chain() -> str:
     return driven.log.text()
 
 
+def round_of_a_rescale() -> str:
+    chain = _chain(commits=True)
+    chain.control()
+    chain.read(1, 2)
+    chain.control(round_id=1, kind=RESCALE)
+    chain.note("behind the cut nothing is read or submitted: what was read waits")
+    chain.read(3, 1)
+    chain.done(2, 2)
+    chain.done(4)
+    chain.sealed(5)
+    chain.sealed(6)
+    chain.uploaded(7, sink_token(1))
+    chain.note("the round has failed: it goes on")
+    chain.control(round_id=1, kind=RESCALE, failed=1)
+    chain.note("once more, and the record is there: it publishes, commits, and reads no more")
+    chain.done(8, 1)
+    chain.control(round_id=2, kind=RESCALE, failed=1)
+    chain.done(11)
+    chain.sealed(10)
+    chain.sealed(12)
+    chain.uploaded(13, sink_token(2))
+    chain.control(Desired.END, round_id=2, kind=RESCALE, failed=1, completed=2)
+    chain.read(9, 5)
+    chain.published(15)
+    chain.committed(14)
+    return chain.log.text()
+
+
 SCENARIOS: list[Callable[[], str]] = [
     round_with_two_inputs,
     round_upload_fails,
@@ -208,6 +236,7 @@ SCENARIOS: list[Callable[[], str]] = [
     round_after_a_stop,
     round_after_a_drain,
     round_of_a_finished_chain,
+    round_of_a_rescale,
 ]
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from arkflow_kernel.envelope import Data, Watermark
 from arkflow_kernel.errors import ArkflowError
-from arkflow_kernel.plan import ChainPlan
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.ports import SourceBatch, SplitPosition, WriteReceipt
 from arkflow_kernel.protocol import (
     AdvanceItem,
@@ -125,6 +125,8 @@ def _value(name: str, value: object) -> str:
             return f"permit='{value.reason}'"
         case ChainPlan():
             return value.chain
+        case ExecutionGraph():
+            return f"plan=[{', '.join(plan.chain for plan in value.chains)}]"
         case RestoredChain():
             positions = f"restored={_positions(value.sources)}" if value.sources else ""
             number = f" of checkpoint {value.checkpoint}" if value.checkpoint else ""
@@ -171,6 +173,8 @@ def _told(thing: object) -> str:
     match thing:
         case SplitPosition():
             return _position(thing)
+        case ChainPlan():
+            return thing.chain
         case SinkToken():
             return f"{thing.sink}:{thing.epoch.generation}/{thing.epoch.checkpoint}"
         case ObjectRef():
