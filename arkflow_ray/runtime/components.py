@@ -7,7 +7,14 @@ from typing import Any, cast
 from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.errors import ComponentError
 from arkflow_kernel.ids import JobId
-from arkflow_kernel.plan import ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
+from arkflow_kernel.plan import (
+    ONLY_SUBTASK,
+    ComponentPlan,
+    OperatorPlan,
+    SinkPlan,
+    SourcePlan,
+    Subtask,
+)
 from arkflow_kernel.ports import LineOutput, Operator, SinkWriter, SourceReader
 from arkflow_ray.components.api import BuildContext, Built, ComponentKind
 from arkflow_ray.components.building import build_component, component_model
@@ -41,7 +48,8 @@ class RegistryComponents:
 
     def source(self, plan: SourcePlan) -> SourceReader:
         """See `ComponentFactory.source`."""
-        context = BuildContext(plan.operator)
+        columns = None if plan.columns is None else frozenset(plan.columns)
+        context = BuildContext(plan.operator, columns=columns)
         built = self._build(ComponentKind.INPUT, paced(plan), context, HidingSource)
         return cast(SourceReader, built)
 
@@ -51,9 +59,13 @@ class RegistryComponents:
         built = self._build(ComponentKind.PROCESSOR, plan.component, context, HidingOperator)
         return cast(Operator, built)
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+    def sink(
+        self, plan: SinkPlan, staging: Staging | None = None, subtask: Subtask = ONLY_SUBTASK
+    ) -> SinkWriter | EpochSink:
         """See `ComponentFactory.sink`: an `EpochSink` exactly if there is a `staging` (X1)."""
-        context = BuildContext(plan.operator, lines=self._lines, staging=staging, job=self._job)
+        context = BuildContext(
+            plan.operator, lines=self._lines, staging=staging, job=self._job, subtask=subtask
+        )
         if staging is None:
             built = self._build(ComponentKind.OUTPUT, plan.component, context, HidingSink)
             return cast(SinkWriter, built)

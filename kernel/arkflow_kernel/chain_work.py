@@ -8,10 +8,11 @@ any failure of a component into `RequestFailed`, so each request gets exactly on
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol, cast
+from typing import cast
 
 from arkflow_kernel.chain_clock import NO_SOURCE, OpenedSource
 from arkflow_kernel.checkpoint_ports import EpochSink, ObjectStore, Staging
+from arkflow_kernel.component_factory import ComponentFactory
 from arkflow_kernel.errors import ArkflowError, ComponentError, SinkError, SourceError, StoreError
 from arkflow_kernel.event_time_gate import EventTimeGate
 from arkflow_kernel.ids import (
@@ -25,7 +26,7 @@ from arkflow_kernel.ids import (
 from arkflow_kernel.lane import ChainLane, LaneAnswer
 from arkflow_kernel.object_names import object_stem
 from arkflow_kernel.operators.running_count import counted
-from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
+from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, Subtask
 from arkflow_kernel.ports import (
     Clock,
     Operator,
@@ -77,22 +78,6 @@ from arkflow_kernel.snapshot import (
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.window.building import window_operator
-
-
-class ComponentFactory(Protocol):
-    """Builds a chain's components from their plans; built, not yet opened."""
-
-    def source(self, plan: SourcePlan) -> SourceReader:
-        """The source. Raises `ConfigError` or `ComponentError`."""
-        ...
-
-    def operator(self, plan: OperatorPlan, workers: int) -> Operator:
-        """An operator; `workers` threads may call it at once (T2)."""
-        ...
-
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
-        """A sink; an `EpochSink` exactly if `staging` is given, which is if it is exactly-once."""
-        ...
 
 
 class LaneName(Enum):
@@ -173,14 +158,15 @@ class ChainWork:
     def _make_sink(
         self, plan: SinkPlan, components: ComponentFactory, objects: ObjectStore | None
     ) -> None:
+        subtask = Subtask(self.plan.subtask, self.plan.parallelism)
         if not plan.exactly_once:
-            self._sinks[plan.output] = cast(SinkWriter, components.sink(plan))
+            self._sinks[plan.output] = cast(SinkWriter, components.sink(plan, None, subtask))
             return
         assert objects is not None, "an exactly-once sink stages in the checkpoint store"
         name = object_stem(self._generation, self.plan.chain, plan.operator)
         lane = int(self.plan.subtask)
         staging = Staging(objects, self._generation, lane, name, lambda: self._logged_upto)
-        self._epochs[plan.output] = cast(EpochSink, components.sink(plan, staging))
+        self._epochs[plan.output] = cast(EpochSink, components.sink(plan, staging, subtask))
 
     def _operator(self, plan: OperatorPlan, components: ComponentFactory) -> Operator:
         """The component, behind what its keyed state adds; a window is the kernel's own."""
@@ -225,7 +211,7 @@ class ChainWork:
         self._guard.open(resources)
 
     def _open(self, source: SourceReader, restored: RestoredChain) -> None:
-        source.open(restored.sources)
+        source.open(restored.sources, restored.assigned)
         self._opened = OpenedSource(source.commits, tuple(source.splits()))
         if self._gate is not None:
             self._gate.restore(restored.times)

@@ -6,8 +6,10 @@ Configurations go in as one digest; secrets in them are references, and even tho
 import hashlib
 import json
 from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from itertools import pairwise
 
 from arkflow_kernel.graph import key_group_range
 from arkflow_kernel.ids import ChainId, OperatorId, TaskId
@@ -86,6 +88,15 @@ def plan_of(graph: ExecutionGraph) -> JobPlan:
     )
     digest = hashlib.sha256(text.encode()).hexdigest()
     return JobPlan(digest, graph.max_parallelism, chains)
+
+
+def lost_lanes(plans: Seq[JobPlan]) -> bool:
+    """Whether an exactly-once sink had fewer subtasks than before, ever; newest plan first (X5)."""
+    return any(
+        len(newer.hosts(sink)) < len(older.hosts(sink))
+        for newer, older in pairwise(plans)
+        for sink in older.exactly_once
+    )
 
 
 def plan_json(plan: JobPlan) -> Json:
@@ -180,6 +191,7 @@ __all__ = [
     "JobPlan",
     "PlannedChain",
     "PlannedOperator",
+    "lost_lanes",
     "plan_json",
     "plan_of",
     "planned_json",

@@ -8,6 +8,7 @@ from functools import cached_property
 from arkflow_kernel.checkpoint_ports import LogFiles
 from arkflow_kernel.errors import RestoreError
 from arkflow_kernel.ids import NO_CHECKPOINT, CheckpointId, Generation, OperatorId
+from arkflow_kernel.job_plan_record import lost_lanes
 from arkflow_kernel.job_record import (
     Base,
     CheckpointEntry,
@@ -343,20 +344,33 @@ class Chooser:
         sinks = sorted({*self._sinks(), *entry.plan.exactly_once})
         if not sinks or self._choice.accept_duplicates:
             return
-        start = Epoch(entry.record.generation, entry.record.checkpoint)
-        for _, newer in self._history.entries():
-            if isinstance(newer, ClaimEntry):
-                continue
-            if isinstance(newer, CheckpointEntry):
-                if newer.record.checkpoint <= start.checkpoint:
-                    return
-                if not _published_after(newer, start):
-                    continue
+        if self._published_since(entry):
             raise RestoreError(
                 f"{what} is older than what was published: {_told(sinks)} would repeat up to "
-                f"{max(1, self._last - start.checkpoint)} epochs; if that is acceptable, add "
-                "`--accept-duplicates`"
+                f"{max(1, self._last - entry.record.checkpoint)} epochs; if that is acceptable, "
+                "add `--accept-duplicates`"
             )
+
+    def _published_since(self, base: CheckpointEntry) -> bool:
+        """Whether epochs after a record were published, or may have been.
+
+        Lanes without a subtask leave the records (X5), and old records go with the retention: where
+        those that are kept do not reach back to the base, fewer subtasks are reason enough.
+        """
+        start = Epoch(base.record.generation, base.record.checkpoint)
+        plans, newer = [], False
+        for _, entry in self._history.entries():
+            if isinstance(entry, Unreadable):
+                return True
+            if isinstance(entry, CheckpointEntry):
+                if entry.record.checkpoint <= start.checkpoint:
+                    return False
+                if _published_after(entry, start):
+                    return True
+                newer = True
+            elif entry.generation > start.generation:
+                plans.append(entry.plan)
+        return newer and lost_lanes([*plans, base.plan])
 
     def _sinks(self) -> list[OperatorId]:
         sinks = (sink for chain in self._graph.chains for sink in chain.sinks)

@@ -1,4 +1,6 @@
-"""A chain's answers to rounds, its pending tokens, its publications (B0-B3, B6, X1, X2)."""
+"""A chain's answers to rounds, its pending tokens, its publications (B0-B3, B6, X1, X2, X5)."""
+
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -210,6 +212,28 @@ def test_a_restored_chain_goes_on_behind_the_tokens_that_its_driver_has_publishe
     chain.round(6)
     assert chain.lane().tokens == ()
     assert chain.lane().published_upto == Epoch(Generation(1), CheckpointId(5))
+
+
+def test_lanes_without_a_subtask_are_told_until_a_record_says_that_nothing_of_them_waits() -> None:
+    """X5: 0 is its own; 2 and 4 were of subtasks that are no more, and are never renumbered."""
+    old = sink_token(4)
+    lanes = tuple(
+        LaneSnapshot(OperatorId("sink"), lane, (replace(old, lane=lane),)) for lane in (2, 0, 4)
+    )
+    chain = OneSink(ChainSnapshot(ChainId("chain-0"), (), lanes=lanes))
+
+    def told() -> list[tuple[int, bool, Epoch | None]]:
+        snapshot = chain.snapshot()
+        return [(lane.lane, bool(lane.tokens), lane.published_upto) for lane in snapshot.lanes]
+
+    published = [(lane, False, old.epoch) for lane in (0, 2, 4)]
+    chain.round(6)
+    assert told() == published
+    chain.round(7, failed=6)
+    assert told() == published, "no record holds them yet"
+    chain.control(round_id=7, failed=6, completed=7)
+    chain.round(8, sink_token(8))
+    assert told() == [(0, True, old.epoch)]
 
 
 def test_a_snapshot_lists_the_objects_of_its_states_and_forgets_those_that_none_lists() -> None:

@@ -15,13 +15,14 @@ from arkflow_kernel.snapshot import Epoch, SinkToken
 from arkflow_ray.components.outputs.epoch_publication import EpochPublication
 from arkflow_ray.components.outputs.epoch_spool import EpochStage, SpoolPlace
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
+from arkflow_ray.components.outputs.hidden_files import HiddenOwner
 from arkflow_ray.components.outputs.part_writer import PartWriter
 
 _NOTHING = Sequence(0)
 
 
 class EpochFileSink:
-    """An `EpochSink` of one lane. After a failed write it takes nothing more."""
+    """An `EpochSink` of one subtask. After a failed write it takes nothing more."""
 
     def __init__(
         self,
@@ -29,7 +30,7 @@ class EpochFileSink:
         operator: str,
         folder: str,
         staging: Staging,
-        owner: str | None = None,
+        owner: HiddenOwner | None = None,
     ) -> None:
         self._stage = EpochStage(OperatorId(operator), staging, config.extension)
         place = SpoolPlace(operator, staging)

@@ -20,6 +20,7 @@ from arkflow_kernel.snapshot import ObjectRef, SinkToken
 from arkflow_ray.components.outputs.file_errors import CREATE_FOLDER, os_failure
 from arkflow_ray.components.outputs.hidden_files import (
     NO_LINKS,
+    HiddenOwner,
     clear_dead,
     create_hidden,
     discard_file,
@@ -27,7 +28,7 @@ from arkflow_ray.components.outputs.hidden_files import (
     make_folders,
     sync_folder,
 )
-from arkflow_ray.components.outputs.part_folders import part_name
+from arkflow_ray.components.outputs.part_folders import part_name, part_stem
 from arkflow_ray.components.outputs.part_stream import PartStream
 
 _COPY_BYTES: Final = 8 * MIB
@@ -37,18 +38,19 @@ _EPOCH_PART: Final = re.compile(r"part-(\d{10})-(\d{10})-(\d{10})-\d{10}\.")
 
 def epoch_stem(token: SinkToken) -> str:
     """How the names of all files of a token begin."""
-    epoch = token.epoch
-    return f"part-{epoch.generation:010d}-{epoch.checkpoint:010d}-{token.lane:010d}"
+    return part_stem(token.epoch.generation, token.epoch.checkpoint, token.lane)
 
 
 class EpochPublication:
-    """The target folder of one lane of an exactly-once sink.
+    """The target folder of one subtask of an exactly-once sink.
+
+    New parts are of its own lane; tokens of other lanes that it recovers keep theirs (X5).
 
     Raises `SinkError`, `CorruptObjectError` if an object is missing or damaged, and `StoreError`.
     """
 
     def __init__(
-        self, operator: str, folder: str, staging: Staging, owner: str | None = None
+        self, operator: str, folder: str, staging: Staging, owner: HiddenOwner | None = None
     ) -> None:
         self._operator, self._folder, self._owner = operator, Path(folder), owner
         self._objects, self._lane = staging.objects, staging.lane

@@ -16,7 +16,7 @@ from arkflow_kernel.ports import SinkWriter, WriteReceipt
 from arkflow_ray.components.api import BuildContext
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
 from arkflow_ray.components.outputs.hidden_files import owner_of
-from arkflow_ray.components.outputs.part_folders import LocalFolder, PartFolder
+from arkflow_ray.components.outputs.part_folders import LocalFolder, PartFolder, part_stem
 from arkflow_ray.components.outputs.part_writer import PartWriter
 
 
@@ -73,7 +73,7 @@ def build(config: FileOutputConfig, context: BuildContext) -> SinkWriter | Epoch
 
     Raises `ConfigError` if no client for the URL is installed, or if it cannot stage.
     """
-    owner = owner_of(context.job, context.operator)
+    owner = owner_of(context.job, context.operator, context.subtask)
     local = config.local_folder
     if context.staging is not None:
         from arkflow_ray.components.outputs.epoch_file import EpochFileSink
@@ -82,18 +82,23 @@ def build(config: FileOutputConfig, context: BuildContext) -> SinkWriter | Epoch
             raise ConfigError([Issue("path", "an exactly-once `file` output needs a local folder")])
         return EpochFileSink(config, context.operator, local, context.staging, owner)
     if local is not None:
-        prefix, extension = context.part_prefix, config.extension
-        folder: PartFolder = LocalFolder(context.operator, local, prefix, extension, owner)
+        stem, extension = _stem(context), config.extension
+        folder: PartFolder = LocalFolder(context.operator, local, stem, extension, owner)
     else:
         folder = _store(config, context)
     return FileSink(config, context.operator, folder)
+
+
+def _stem(context: BuildContext) -> str:
+    """Subtasks number their parts apart: none takes a name that another one looks for."""
+    return part_stem(generation=1, checkpoint=0, lane=context.subtask.index)
 
 
 def _store(config: FileOutputConfig, context: BuildContext) -> PartFolder:
     from arkflow_ray.components.outputs.part_store import RemoteFolder, check_protocol
 
     check_protocol(config.path)
-    return RemoteFolder(context.operator, config.path, context.part_prefix, config.extension)
+    return RemoteFolder(context.operator, config.path, _stem(context), config.extension)
 
 
 __all__ = ["FileSink", "build"]

@@ -1,10 +1,11 @@
 """Unfinished files in a local folder: made, given their final name in one step, cleared away.
 
-A file that no reader may see is called `.<stem>-<owner>-<host>-<process>-<nonce>.tmp`, and whoever
-writes it holds a lock (flock) on it until it has its name. `owner` stands for one sink of one job.
-So what a dead process left behind is told from the file of a living one: it is of the same owner,
-nobody holds its lock, and it was made on this machine or is old, for locks of some network file
-systems do not reach other machines. Where the file system knows no locks, nothing is cleared away.
+A file that no reader may see is `.<stem>-<mark>-s<subtask>-<host>-<process>-<nonce>.tmp`, and
+whoever writes it holds a lock (flock) on it until it has its name. `mark` stands for one sink of
+one job. So what a dead process left behind is told from the file of a living one: it is of the same
+sink, of a sink lane that the clearing subtask owns (X5), nobody holds its lock, and it was made on
+this machine or is old, for locks of some network file systems do not reach other machines. Where
+the file system knows no locks, nothing is cleared away.
 """
 
 import contextlib
@@ -12,12 +13,15 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import socket
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from arkflow_kernel.plan import ONLY_SUBTASK, Subtask
 from arkflow_ray.components.outputs.part_stream import PartStream
 
 NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL)
@@ -26,22 +30,36 @@ NO_LINKS: Final = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, er
 FOREIGN_AGE_S: Final = 7 * 24 * 3600
 """Files of other machines are cleared away when unchanged for so long."""
 
-_OWNER_CHARS: Final = 16
+_MARK_CHARS: Final = 16
+_HIDDEN: Final = re.compile(
+    r"\..*-(?P<mark>[0-9a-f]{16})(?:-s(?P<lane>\d+))?-(?P<host>\w+)-\d+-[0-9a-f]{16}\.tmp"
+)
+"""Files of releases without parallel sinks name no subtask: it was the only one."""
 
 
-def owner_of(job: str | None, operator: str) -> str | None:
-    """What marks the hidden files of one sink of one job; None if the job is not known.
+@dataclass(frozen=True, slots=True)
+class HiddenOwner:
+    """Whose hidden files these are.
 
-    All parallel writers of the sink share it, and all attempts and runs of the job.
+    `mark` stands for one sink of one job, in all of its attempts and runs; `subtask` is the one of
+    its parallel writers that makes them, and clears away those of the sink lanes that it owns.
     """
+
+    mark: str
+    subtask: Subtask = ONLY_SUBTASK
+
+
+def owner_of(job: str | None, operator: str, subtask: Subtask = ONLY_SUBTASK) -> HiddenOwner | None:
+    """What marks the hidden files of one writer; None if the job is not known."""
     if job is None:
         return None
-    return hashlib.sha256(f"{job}\0{operator}".encode()).hexdigest()[:_OWNER_CHARS]
+    mark = hashlib.sha256(f"{job}\0{operator}".encode()).hexdigest()[:_MARK_CHARS]
+    return HiddenOwner(mark, subtask)
 
 
-def create_hidden(folder: Path, stem: str, owner: str | None) -> tuple[Path, int]:
+def create_hidden(folder: Path, stem: str, owner: HiddenOwner | None) -> tuple[Path, int]:
     """A new, empty, locked file that readers skip, and its descriptor. Raises `OSError`."""
-    mark = "" if owner is None else f"-{owner}-{_host()}"
+    mark = "" if owner is None else f"-{owner.mark}-s{owner.subtask.index}-{_host()}"
     while True:
         path = folder / f".{stem}{mark}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -58,8 +76,8 @@ def create_hidden(folder: Path, stem: str, owner: str | None) -> tuple[Path, int
         os.close(descriptor)
 
 
-def clear_dead(folder: Path, owner: str | None) -> int:
-    """Remove what dead writers of this owner left behind; how many files.
+def clear_dead(folder: Path, owner: HiddenOwner | None) -> int:
+    """Remove what dead writers whose sink lanes are this owner's left behind; how many files.
 
     A failure is not told: what stays takes space and is never read as a part.
     """
@@ -68,8 +86,11 @@ def clear_dead(folder: Path, owner: str | None) -> int:
     cleared = 0
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            if name.startswith(".") and name.endswith(".tmp") and f"-{owner}-" in name:
-                cleared += _clear_if_dead(folder / name, ours=f"-{owner}-{_host()}-" in name)
+            found = _HIDDEN.fullmatch(name)
+            if found is None or found["mark"] != owner.mark:
+                continue
+            if owner.subtask.owns(int(found["lane"] or 0)):
+                cleared += _clear_if_dead(folder / name, ours=found["host"] == _host())
     return cleared
 
 
@@ -168,6 +189,7 @@ def sync_folder(path: Path) -> None:
 __all__ = [
     "FOREIGN_AGE_S",
     "NO_LINKS",
+    "HiddenOwner",
     "clear_dead",
     "create_hidden",
     "discard_file",

@@ -11,6 +11,7 @@ from typing import Protocol
 from arkflow_kernel.errors import SinkError
 from arkflow_ray.components.outputs.file_errors import CREATE_FOLDER, os_failure
 from arkflow_ray.components.outputs.hidden_files import (
+    HiddenOwner,
     clear_dead,
     create_hidden,
     discard_file,
@@ -60,6 +61,14 @@ def next_number(names: list[str], stem: str) -> int:
     return max(taken, default=0) + 1
 
 
+def part_stem(generation: int, checkpoint: int, lane: int) -> str:
+    """How the names of parts begin that one sink lane publishes with one checkpoint (X3, X5).
+
+    A sink that delivers at least once has generation 1 and checkpoint 0. Each number has 10 digits.
+    """
+    return f"part-{generation:010d}-{checkpoint:010d}-{lane:010d}"
+
+
 def part_name(stem: str, number: int, extension: str) -> str:
     """Name of a published part (X3): the number has 10 digits, so that names sort."""
     return f"{stem}-{number:010d}{extension}"
@@ -70,11 +79,16 @@ class LocalFolder:
 
     A part is written as a hidden file, synced, linked to the first free name, and the folder is
     synced. So two writers, of one job or of two, never overwrite each other. `owner` marks the
-    hidden files; what dead writers of the same owner left behind is removed at opening (F4).
+    hidden files; what dead writers left behind that it has to clear is removed at opening (F4).
     """
 
     def __init__(
-        self, operator: str, path: str, stem: str, extension: str, owner: str | None = None
+        self,
+        operator: str,
+        path: str,
+        stem: str,
+        extension: str,
+        owner: HiddenOwner | None = None,
     ) -> None:
         self._operator, self._path = operator, path
         self._stem, self._extension, self._owner = stem, extension, owner
@@ -138,4 +152,4 @@ class LocalFolder:
                 return name
 
 
-__all__ = ["LocalFolder", "PartFolder", "PartPlace", "next_number", "part_name"]
+__all__ = ["LocalFolder", "PartFolder", "PartPlace", "next_number", "part_name", "part_stem"]

@@ -12,7 +12,7 @@ from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.envelope import Barrier
 from arkflow_kernel.errors import ArkflowError, ChannelError
 from arkflow_kernel.ids import NO_CHECKPOINT, ChainId, CheckpointId, Generation
-from arkflow_kernel.plan import ChainPlan, SinkPlan
+from arkflow_kernel.plan import ONLY_SUBTASK, ChainPlan, SinkPlan, Subtask
 from arkflow_kernel.ports import SinkWriter
 from arkflow_kernel.protocol import (
     ChainEvent,
@@ -51,8 +51,11 @@ class CutComponents(SimComponents):
         super().__init__(plan, world)
         self._run = run
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+    def sink(
+        self, plan: SinkPlan, staging: Staging | None = None, subtask: Subtask = ONLY_SUBTASK
+    ) -> SinkWriter | EpochSink:
         """The sink as drawn; one that is exactly-once stages."""
+        del subtask
         world, truth = self._world, self._run.job.truth
         on_write = self._on_write(plan)
         if staging is None:

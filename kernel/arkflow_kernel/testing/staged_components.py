@@ -13,7 +13,7 @@ import pyarrow as pa
 from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.errors import SinkError, StoreError
 from arkflow_kernel.ids import MonotonicMs, OperatorId, Sequence
-from arkflow_kernel.plan import SinkPlan, SourcePlan
+from arkflow_kernel.plan import ONLY_SUBTASK, SinkPlan, SourcePlan, Subtask
 from arkflow_kernel.ports import SinkWriter, SourceReader, WriteReceipt
 from arkflow_kernel.protocol import CommitPermit
 from arkflow_kernel.snapshot import Epoch, ObjectRef, SinkToken, StagedObject
@@ -152,10 +152,12 @@ class StagedComponents(ScriptedComponents):
             self.sources[plan.operator] = self.new_source()
         return super().source(plan)
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+    def sink(
+        self, plan: SinkPlan, staging: Staging | None = None, subtask: Subtask = ONLY_SUBTASK
+    ) -> SinkWriter | EpochSink:
         """An exactly-once sink if it is to stage; `script` is told of each that is made."""
         if staging is None:
-            return super().sink(plan)
+            return super().sink(plan, None, subtask)
         sink = ScriptedEpochSink(plan.operator, staging, self.target)
         self.script(sink)
         self.epoch_sinks.append(sink)

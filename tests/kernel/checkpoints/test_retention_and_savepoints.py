@@ -185,6 +185,28 @@ def test_a_savepoint_with_published_epochs_after_it_asks_for_consent(world: LogW
     assert found.last_checkpoint == 3
 
 
+@pytest.mark.parametrize("counts", [1, 2])
+def test_lanes_that_are_gone_may_have_published_after_a_savepoint(
+    world: LogWorld, counts: int
+) -> None:
+    """X4, X5: with as many subtasks as before, the records show every lane that ever published."""
+    savepoint(world, graph_of(retention=1, sinks=("files",)), "s")
+    graph = graph_of(retention=1, counts=counts, sinks=("files",))
+    log = world.log(graph)
+    claim = log.claim(NEWEST, {})
+    for number in (3, 4):
+        record = record_of(graph, claim.generation, number)
+        chains = tuple(replace(chain, lanes=()) for chain in record.chains)
+        log.append(world.upload(replace(record, chains=chains)))
+    log.collect()
+    assert [slot for slot in world.slots() if slot not in (1, 4)] == [6], "no record before 4"
+    again = world.log(graph)
+    if counts == 1:
+        with pytest.raises(RestoreError, match="savepoint 's' is older than what was published"):
+            again.claim(start_from("s"), {})
+    assert again.claim(start_from("s", accept_duplicates=counts == 1), {}).restored is not None
+
+
 def test_recovery_latest_savepoint_takes_the_newest_one(world: LogWorld) -> None:
     """M3"""
     latest = graph_of(recovery="latest_savepoint")

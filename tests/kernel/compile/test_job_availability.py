@@ -43,12 +43,6 @@ CASES = [
     ),
     (_with(parallelism=2), "parallelism", "scale-out"),
     (_operator(0, parallelism=2), "operators[0].parallelism", "scale-out"),
-    (_operator(2, parallelism=2), "operators[2].parallelism", "scale-out"),
-    (_map(resources={"num_gpus": 1.0}), "operators[1].resources", "clusters"),
-    (_with(resources={"num_cpus": 1.0}), "resources", "clusters"),
-    (_with(placement="split"), "placement", "clusters"),
-    (_with(placement={"strategy": "spread"}), "placement", "clusters"),
-    (_with(rescale=True), "rescale", "clusters"),
     (_with(rebalance={"mode": "auto"}), "rebalance", "clusters"),
     (_with(autoscale={"max": 4}), "autoscale", "autoscaling"),
     (_with(node_ids=["a"]), "node_ids", "clusters"),
@@ -72,35 +66,33 @@ def test_every_row_of_the_table_is_tested(job: Jobs) -> None:
     assert unseen == []
 
 
-def test_a_jobs_parallelism_is_one_error_that_names_every_source_and_sink(job: Jobs) -> None:
+def test_a_jobs_parallelism_is_one_error_that_names_every_source(job: Jobs) -> None:
     [issue] = unavailable(job(_with(parallelism=4)))
     assert issue.path == "parallelism"
     assert issue.message == (
-        "a job's parallelism above 1 for its sources and sinks is not available in this release; "
-        "it comes with scale-out. Set `parallelism: 1` on 'gates', 'totals', and "
-        "`type: rebalance` or `partitioned: true` on the edges behind sources; the other operators "
-        "keep the job's value"
+        "a job's parallelism above 1 for its sources is not available in this release; it comes "
+        "with scale-out. Set `parallelism: 1` on 'gates', and `type: rebalance` or "
+        "`partitioned: true` on the edges behind them; the other operators keep the job's value"
     )
 
 
 def test_following_the_advice_on_parallelism_makes_the_job_right(job: Jobs) -> None:
     def change(entry: dict[str, Any]) -> None:
         entry["parallelism"] = 4
-        entry["operators"][0]["parallelism"] = entry["operators"][2]["parallelism"] = 1
+        entry["operators"][0]["parallelism"] = 1
         entry["edges"][0]["type"] = "rebalance"
 
     assert [*validate_job(job(change)), *unavailable(job(change))] == []
 
 
-def test_own_values_of_sources_and_sinks_lift_the_error_of_the_job(job: Jobs) -> None:
+def test_an_own_value_of_a_source_lifts_the_error_of_the_job(job: Jobs) -> None:
     def change(entry: dict[str, Any]) -> None:
         entry["parallelism"] = 4
-        entry["operators"][0]["parallelism"] = 1
-        entry["operators"][2]["parallelism"] = 3
+        entry["operators"][0]["parallelism"] = 3
 
     [issue] = unavailable(job(change))
-    assert issue.path == "operators[2].parallelism"
-    assert issue.message.endswith("Set `parallelism: 1` here; the operators between may have more")
+    assert issue.path == "operators[0].parallelism"
+    assert issue.message.endswith("Set `parallelism: 1` here; the operators behind may have more")
 
 
 @pytest.mark.parametrize(
@@ -115,6 +107,7 @@ def test_own_values_of_sources_and_sinks_lift_the_error_of_the_job(job: Jobs) ->
         _edge(type="rebalance"),
         _edge(partitioned=True),
         _map(parallelism=2),
+        _operator(2, parallelism=2),
         _map(stateful=True, key_field="k"),
         _map(chain=False),
         _map(kind="window", config=WINDOW),
@@ -126,6 +119,10 @@ def test_own_values_of_sources_and_sinks_lift_the_error_of_the_job(job: Jobs) ->
         _with(state={"backend": "embedded_kv"}),
         _with(checkpoint={"object_store_uri": "file:///x"}),
         _with(recovery="fail"),
+        _with(resources={"num_cpus": 1.0}),
+        _map(resources={"num_gpus": 1.0}),
+        _with(placement="split"),
+        _with(placement={"strategy": "spread", "labels": {"zone": "a"}}),
         _with(recovery="latest_savepoint"),
         lambda entry: entry["sinks"][0].update(config={"exactly_once": True}),
     ],

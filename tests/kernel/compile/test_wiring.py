@@ -147,6 +147,42 @@ def test_failed_rows_may_go_on_to_an_operator(job: Jobs) -> None:
     assert _ids(graph, "repair-0") == (["text-repair[0-0]"], ["repair-totals[0-0]"])
 
 
+def _sinks(number: int, **edge: Any) -> Callable[[dict[str, Any]], Any]:
+    """The sink of the job with that many subtasks, behind an edge of that kind."""
+    return all_of(
+        set_at("operators", 2, "parallelism", to=number),
+        lambda entry: entry["edges"][1].update(edge),
+    )
+
+
+def test_rows_reach_parallel_sinks_in_turn_or_by_the_key_of_the_sink(job: Jobs) -> None:
+    in_turn = build_graph(job(all_of(_parallel(2, type="rebalance"), _sinks(3, type="rebalance"))))
+    names = [plan.chain for plan in in_turn.chains if plan.sinks]
+    assert names == ["totals-0", "totals-1", "totals-2"]
+    assert _ids(in_turn, "totals-2")[0] == ["b[0-2]", "b[1-2]"]
+    keyed = all_of(_sinks(2, partitioned=True), set_at("operators", 2, "key_field", to="k"))
+    [outlet] = _chain(build_graph(job(keyed)), "gates-0").outlets
+    assert (outlet.kind, outlet.key_fields) == (EdgeKind.PARTITIONED, ("k",))
+    assert [c.target for c in outlet.channels] == ["totals-0", "totals-1"]
+
+
+def test_a_sink_and_a_side_sink_of_a_parallel_operator_are_in_each_of_its_subtasks(
+    job: Jobs,
+) -> None:
+    bad = all_of(add_sink("bad"), add_edge("text", "bad", type="error"))
+    two = set_at("operators", 3, "parallelism", to=2)
+    fused = all_of(_parallel(2, type="rebalance"), _sinks(2), bad, two)
+    graph = build_graph(job(fused))
+    assert [plan.tasks for plan in graph.chains] == [
+        ("gates-0",),
+        ("text-0", "totals-0", "bad-0"),
+        ("text-1", "totals-1", "bad-1"),
+    ]
+    apart = build_graph(job(all_of(fused, set_at("operators", 3, "chain", to=False))))
+    assert [_ids(apart, f"bad-{i}")[0] for i in (0, 1)] == [["text-bad[0-0]"], ["text-bad[1-1]"]]
+    assert _chain(apart, "text-1").error_output == "text-bad"
+
+
 def test_late_rows_leave_by_an_outlet_too(job: Jobs) -> None:
     time = {
         "mode": "event_time",

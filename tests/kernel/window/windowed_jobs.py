@@ -18,7 +18,14 @@ from arkflow_kernel.inline import InlineJob
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.job_validation import validate_job
-from arkflow_kernel.plan import ExecutionGraph, OperatorPlan, SinkPlan, SourcePlan
+from arkflow_kernel.plan import (
+    ONLY_SUBTASK,
+    ExecutionGraph,
+    OperatorPlan,
+    SinkPlan,
+    SourcePlan,
+    Subtask,
+)
 from arkflow_kernel.ports import Operator, SinkWriter, SourceReader
 from arkflow_kernel.protocol import JobOutcome, RecordAppended
 from arkflow_kernel.testing.sim_files import SimFiles, SimStore
@@ -69,8 +76,11 @@ class Components:
         """There is none."""
         raise NotImplementedError(plan.operator)
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter | EpochSink:
+    def sink(
+        self, plan: SinkPlan, staging: Staging | None = None, subtask: Subtask = ONLY_SUBTASK
+    ) -> SinkWriter | EpochSink:
         """An exactly-once sink."""
+        del subtask
         assert staging is not None
         return KeepingSink(plan, staging, self.shown)
 

@@ -20,7 +20,15 @@ from arkflow_kernel.ids import (
     Sequence,
     SplitId,
 )
-from arkflow_kernel.plan import ChainPlan, ComponentPlan, OperatorPlan, SinkPlan, SourcePlan
+from arkflow_kernel.plan import (
+    ONLY_SUBTASK,
+    ChainPlan,
+    ComponentPlan,
+    OperatorPlan,
+    SinkPlan,
+    SourcePlan,
+    Subtask,
+)
 from arkflow_kernel.ports import (
     NothingYet,
     Operator,
@@ -54,7 +62,7 @@ class Numbers:
         self.next = 0
         self.closed = 0
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         if restored:
             self.next = cast(int, restored[0].position["next"])
 
@@ -141,7 +149,9 @@ class Parts:
     def operator(self, plan: OperatorPlan, workers: int) -> Operator:
         return self._parts[1]
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter:
+    def sink(
+        self, plan: SinkPlan, staging: Staging | None = None, subtask: Subtask = ONLY_SUBTASK
+    ) -> SinkWriter:
         return self._parts[2]
 
 
@@ -301,7 +311,7 @@ def test_a_chain_answers_how_it_is_while_its_components_are_being_closed() -> No
 
 def test_a_source_that_fails_to_open_leaves_nothing_open() -> None:
     class Closed(Numbers):
-        def open(self, restored: Seq[SplitPosition]) -> None:
+        def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
             raise PermissionError(13, "Permission denied")
 
     source, operator, sink = Closed(1), Passing(), Kept()

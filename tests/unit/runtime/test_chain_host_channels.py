@@ -12,7 +12,14 @@ import pytest
 from arkflow_kernel.checkpoint_ports import Staging
 from arkflow_kernel.errors import ChannelError, SinkError
 from arkflow_kernel.ids import Generation, JobId, MonotonicMs, Sequence
-from arkflow_kernel.plan import ChainPlan, OperatorPlan, SinkPlan, SourcePlan
+from arkflow_kernel.plan import (
+    ONLY_SUBTASK,
+    ChainPlan,
+    OperatorPlan,
+    SinkPlan,
+    SourcePlan,
+    Subtask,
+)
 from arkflow_kernel.ports import Operator, SinkWriter, SourceReader, WriteReceipt
 from arkflow_kernel.protocol import ChainOutcome, ControlState, Desired, OutcomeKind
 from arkflow_kernel.snapshot import NOTHING_RESTORED
@@ -138,7 +145,9 @@ class Parts:
     def operator(self, plan: OperatorPlan, workers: int) -> Operator:
         raise AssertionError("these chains have no operators")
 
-    def sink(self, plan: SinkPlan, staging: Staging | None = None) -> SinkWriter:
+    def sink(
+        self, plan: SinkPlan, staging: Staging | None = None, subtask: Subtask = ONLY_SUBTASK
+    ) -> SinkWriter:
         return self._sink
 
 
