@@ -99,6 +99,12 @@ def replay_kind(input_type: str) -> ReplayKind:
     return ReplayKind.POSITION if entry is None else entry.replay
 
 
+def subtasks_max(input_type: str, config: Mapping[str, Any]) -> int | None:
+    """How many subtasks can share an input (K5); None: any number, also for an unknown type."""
+    entry = registry.find(ComponentKind.INPUT, input_type)
+    return None if entry is None else registry.subtasks_max(entry, config)
+
+
 def _component(
     kind: ComponentKind, plan: ComponentPlan, context: BuildContext, resolve: Resolve
 ) -> _Part:
@@ -205,5 +211,6 @@ __all__ = [
     "keep_references",
     "replay_kind",
     "stages_epochs",
+    "subtasks_max",
     "unknown_type",
 ]

@@ -19,6 +19,7 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
         f"{_BASE}.inputs.generate:GenerateConfig",
         f"{_BASE}.inputs.generate:build",
         takes_codec=True,
+        subtasks=f"{_BASE}.inputs.generate:subtasks_max",
     ),
     ComponentEntry(
         _INPUT,
@@ -34,6 +35,7 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
         "Reads JSON lines or Parquet: one file, a folder or a glob, of any fsspec URL.",
         f"{_BASE}.inputs.file_config:FileInputConfig",
         f"{_BASE}.inputs.file:build",
+        subtasks=f"{_BASE}.inputs.file_config:subtasks_max",
     ),
     ComponentEntry(
         _OUTPUT,
@@ -158,6 +160,16 @@ def stages_epochs(entry: ComponentEntry, config: Mapping[str, Any]) -> bool:
     return cast("Callable[[Mapping[str, Any]], bool]", _load(entry.stages_epochs))(config)
 
 
+def subtasks_max(entry: ComponentEntry, config: Mapping[str, Any]) -> int | None:
+    """How many subtasks can share an input with this configuration; None: any number (K5).
+
+    The configuration may hold mistakes, as in `stages_epochs`.
+    """
+    if entry.subtasks is None:
+        return 1
+    return cast("Callable[[Mapping[str, Any]], int | None]", _load(entry.subtasks))(config)
+
+
 def _load(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
@@ -173,4 +185,5 @@ __all__ = [
     "find",
     "names",
     "stages_epochs",
+    "subtasks_max",
 ]

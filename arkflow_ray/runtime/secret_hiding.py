@@ -32,11 +32,13 @@ from arkflow_kernel.ports import (
     ReplayKind,
     SinkWriter,
     SourceReader,
+    Split,
     SplitPosition,
     WriteReceipt,
 )
 from arkflow_kernel.protocol import CommitPermit
 from arkflow_kernel.snapshot import Epoch, SinkToken
+from arkflow_kernel.split_dealing import listed_splits
 from arkflow_ray.config.references import Redactor
 from arkflow_ray.config.secrets import VARIABLE_PREFIX, secret_environment
 
@@ -47,7 +49,7 @@ class SecretHiding:
     """Hides the secrets that one component's configuration names. `operator` names it in errors."""
 
     def __init__(self, operator: str, config: Any, secrets: Mapping[str, str]) -> None:
-        self._operator = operator
+        self.operator = operator
         self._redactor = Redactor()
         found = secret_environment(config, secrets)
         for variable, secret in found.items():
@@ -89,8 +91,8 @@ class SecretHiding:
         name = type(error).__name__
         told = f"{name}: {self._redactor.redact(str(error))}"
         if kind is ProcessingError:
-            return ProcessingError(self._operator, told, error_class=name)
-        return kind(f"'{self._operator}' failed: {told}")
+            return ProcessingError(self.operator, told, error_class=name)
+        return kind(f"'{self.operator}' failed: {told}")
 
 
 class HidingOperator:
@@ -138,10 +140,15 @@ class HidingSource:
         """As the wrapped reader."""
         return self._inner.commits
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
+    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
+        """See `SplitLister.list_splits`; SourceError also if the wrapped reader is none."""
+        with self._hiding.errors(SourceError):
+            return listed_splits(self._inner, self._hiding.operator, tuple(restored))
+
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         """See `SourceReader.open`."""
         with self._hiding.errors(SourceError):
-            self._inner.open(restored)
+            self._inner.open(restored, assigned)
 
     def splits(self) -> Seq[SplitId]:
         """See `SourceReader.splits`."""

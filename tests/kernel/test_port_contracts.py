@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin
-from arkflow_kernel.ids import MonotonicMs, Sequence
+from arkflow_kernel.ids import MonotonicMs, Sequence, SplitId
 from arkflow_kernel.ports import (
     NothingYet,
     OperatorResult,
@@ -72,13 +72,13 @@ def test_many_positions_are_restored_at_evenly() -> None:
 
 
 class _Forgetful(ScriptedSource):
-    def open(self, restored: Seq[SplitPosition]) -> None:
-        super().open(restored[:0])
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
+        super().open(restored[:0], assigned)
 
 
 class _Mutating(ScriptedSource):
-    def open(self, restored: Seq[SplitPosition]) -> None:
-        super().open(restored)
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
+        super().open(restored, assigned)
         for position in restored:
             position.position["row"] = 0  # type: ignore[index]
 
@@ -86,8 +86,8 @@ class _Mutating(ScriptedSource):
 class _Relative(ScriptedSource):
     """Its positions count from where it was opened: right until it is restored a second time."""
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
-        super().open(restored)
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
+        super().open(restored, assigned)
         self.base = {p.split: cast(int, p.position["row"]) for p in restored}
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:

@@ -17,8 +17,10 @@ from arkflow_kernel.ports import (
     ReplayKind,
     SourceBatch,
     SourceReader,
+    Split,
     SplitPosition,
 )
+from arkflow_kernel.split_dealing import listed_splits
 from arkflow_ray.components.api import Codec
 
 
@@ -43,11 +45,16 @@ class DecodingReader:
         """As the wrapped reader."""
         return self._inner.commits
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
+    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
+        """Those of the wrapped reader. SourceError also if it has only one subtask."""
+        inner = tuple(_inner(place) for place in restored)
+        return listed_splits(self._inner, self._operator, inner)
+
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         """Open the wrapped reader. SourceError for a position that this reader did not make."""
         for place in restored:
             self._learned[place.split] = _part(place.position, "codec", place.split)
-        self._inner.open([_inner(place) for place in restored])
+        self._inner.open([_inner(place) for place in restored], assigned)
 
     def splits(self) -> Seq[SplitId]:
         """As the wrapped reader."""

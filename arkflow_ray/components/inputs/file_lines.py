@@ -7,22 +7,22 @@ reader gets there; what is appended before that is read. A last line needs no li
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, cast
 
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import Origin, bad_row_batch
 from arkflow_kernel.errors import SourceError
-from arkflow_kernel.ids import SplitId
 from arkflow_kernel.limits import KIB, MIB
-from arkflow_kernel.ports import Position, SourceBatch
+from arkflow_kernel.ports import JsonValue, Position, SourceBatch
 from arkflow_ray.components.codecs.json_block import DecodedTexts, JsonDecoder
 from arkflow_ray.components.codecs.json_config import fixed_root
-from arkflow_ray.components.codecs.json_text import build_batch
 from arkflow_ray.components.codecs.json_texts import Lines
 from arkflow_ray.components.codecs.json_types import restored_root
 from arkflow_ray.components.inputs.file_marks import FileHead
+from arkflow_ray.components.inputs.file_parts import FILE_END_KEY, FilePart
 from arkflow_ray.components.inputs.file_store import FileStore
+from arkflow_ray.components.inputs.line_range import LineRange, RawFile
 
 if TYPE_CHECKING:
     from arkflow_ray.components.inputs.file_config import FileInputConfig
@@ -49,38 +49,44 @@ _BATCHES_A_BLOCK: Final = 2
 class LineFiles:
     """Opens files of JSON lines."""
 
-    def __init__(self, operator: str, config: "FileInputConfig") -> None:
+    def __init__(
+        self, operator: str, config: "FileInputConfig", columns: frozenset[str] | None
+    ) -> None:
         self.operator = operator
         self.batch_rows = config.batch_rows
         self.row_bytes_max = config.row_bytes_max
         self.skip_bad = config.on_error == "skip"
         self.fixed = fixed_root(config.types)
+        self.columns = columns
 
-    def __call__(self, store: FileStore, split: SplitId, position: Position) -> "LineSplit":
+    def __call__(self, store: FileStore, part: FilePart, position: Position) -> "LineSplit":
         """See `OpenSplit`."""
-        file = store.open(split)
+        file = store.open(part.name)
         try:
-            return LineSplit(self, file, split, position)
+            return LineSplit(self, file, part, position)
         except BaseException:
             file.close()
             raise
 
 
 class LineSplit:
-    """One file.
+    """One file, or the lines that begin in a range of it.
 
     `_at` is the offset of the first byte that no batch has covered. `_buffer` holds what was read,
     up to `_high`; up to `_low` it is the block in work. `_skipping` is how many bytes of a line
-    that is too long were read, `_prefix` its beginning. `_end` is where the file ended when its
-    end was reached.
+    that is too long were read, `_prefix` its beginning. `_end` is where the file or the range ended
+    when its end was reached. `_outside`: it is in a line that began before the range.
     """
 
     def __init__(
-        self, files: LineFiles, file: BinaryIO, split: SplitId, position: Position
+        self, files: LineFiles, file: BinaryIO, part: FilePart, position: Position
     ) -> None:
         self._files = files
-        self._file = file
-        self._split = split
+        self._part, self._split = part, part.split
+        self._raw = cast("RawFile", file)
+        self._range = None if part.stop is None else LineRange(self._raw, part.stop)
+        self._file: RawFile = self._range or self._raw
+        self._outside = part.start > 0 and not position
         self._prefix_bytes = min(PREFIX_BYTES, files.row_bytes_max)
         self._head = FileHead(file)
         self._at = self._restored_offset(position)
@@ -106,6 +112,8 @@ class LineSplit:
         self._file.close()
 
     def _next_batches(self) -> Iterator[SourceBatch]:
+        if self._outside:
+            return self._pass_over()
         if self._skipping is not None:
             return self._skip()
         size = self._next_block()
@@ -120,6 +128,23 @@ class LineSplit:
             size = lines.offset(len(lines))
         self._low = size
         return self._batches(lines)
+
+    def _pass_over(self) -> Iterator[SourceBatch]:
+        """Read on to the first line that begins in the range, or to where it is clear that none
+        does.
+        """
+        assert self._part.stop is not None
+        limit = self._at + SKIP_BYTES_MAX
+        while self._outside and self._at < limit:
+            self._drop_used()
+            self._fill(CHUNK_BYTES_MIN)
+            place = self._buffer.find(b"\n", 0, self._high)
+            self._low = place + 1 if place >= 0 else self._high
+            self._at += self._low
+            if place < 0 and self._at >= self._part.stop - 1:
+                self._end = self._at
+            self._outside = place < 0 and self._end is None
+        return iter(())
 
     def _next_block(self) -> int | None:
         """Bytes of whole lines at the buffer's beginning, at the end of the file all that is left.
@@ -181,7 +206,7 @@ class LineSplit:
             self._buffer = larger
         view = memoryview(self._buffer)
         while self._high < want and self._end is None:
-            got = self._file.readinto(view[self._high : want])  # type: ignore[attr-defined]
+            got = self._file.readinto(view[self._high : want])
             if got:
                 self._high += got
             else:
@@ -247,28 +272,33 @@ class LineSplit:
             f"a line of {size} bytes, above `max_row_bytes` ({self._files.row_bytes_max}); only "
             f"its first {self._prefix_bytes} bytes are kept"
         )
-        empty = build_batch([], self._decoder.root)
-        return self._made(empty, offset, [(offset, prefix, reason)])
+        return self._made(self._decoder.empty(), offset, [(offset, prefix, reason)])
 
     def _made(
         self, batch: pa.RecordBatch, first: int, bad: list[tuple[int, bytes, str]]
     ) -> SourceBatch:
         """The batch that ends at `_at`."""
-        origin = Origin(self._split, offset=first)
+        origin = Origin(self._part.name, offset=first)
         skip = self._files.skip_bad
         return SourceBatch(
             self._split,
             batch,
-            {
-                "offset": self._at,
-                "schema": self._decoder.form(),
-                "head": self._head.mark(self._at),
-            },
+            self._position(),
             origin,
             bad=self._bad_rows(bad, origin) if bad and not skip else None,
             skipped=len(bad) if skip else 0,
             split_ended=self._at == self._end,
         )
+
+    def _position(self) -> Position:
+        place: dict[str, JsonValue] = {
+            "offset": self._at,
+            "schema": self._decoder.form(),
+            "head": self._head.mark(self._at),
+        }
+        if self._range is not None and self._at == self._end:
+            place[FILE_END_KEY] = self._raw.seek(0, os.SEEK_END) == self._at
+        return place
 
     def _bad_rows(self, bad: list[tuple[int, bytes, str]], origin: Origin) -> pa.RecordBatch:
         offsets, values, reasons = zip(*bad, strict=True)
@@ -281,6 +311,8 @@ class LineSplit:
         )
 
     def _restored_offset(self, position: Position) -> int:
+        if self._outside:  # a break right before the range is the end of the line before it
+            return self._raw.seek(self._part.start - 1)
         offset = position.get("offset", 0)
         if not isinstance(offset, int) or offset < 0:
             raise self._unusable(f"no byte offset in it: {offset!r}")
@@ -293,7 +325,10 @@ class LineSplit:
                 raise self._unusable(f"no line begins at byte {offset} any more")
         if not self._head.has(str(position.get("head", self._head.mark(0)))):
             raise self._unusable("it does not begin any more as it did")
-        self._file.seek(offset)
+        if self._range is None:
+            self._file.seek(offset)
+        else:
+            self._range.begin(offset)
         return offset
 
     def _restored_decoder(self, position: Position) -> JsonDecoder:
@@ -302,7 +337,7 @@ class LineSplit:
             root = restored_root(position.get("schema", []), fixed)
         except ValueError as error:
             raise self._unusable(str(error)) from error
-        return JsonDecoder(root, frozenset(fixed.fields))
+        return JsonDecoder(root, frozenset(fixed.fields), self._files.columns)
 
     def _unusable(self, why: str) -> SourceError:
         return SourceError(

@@ -27,6 +27,10 @@ class FileStore(Protocol):
         """Names of the files, sorted. SourceError if there is none."""
         ...
 
+    def size(self, name: str) -> int | None:
+        """Length of one of `names` in bytes; None if the store does not say. SourceError."""
+        ...
+
     def open(self, name: str) -> BinaryIO:
         """A file for reading, unbuffered. SourceError if it cannot be opened."""
         ...
@@ -58,6 +62,13 @@ class LocalFiles:
                 "begin with '.' or '_' in a folder are left out)"
             )
         return sorted(names)
+
+    def size(self, name: str) -> int:
+        """See `FileStore.size`."""
+        try:
+            return os.stat(name).st_size
+        except OSError as error:
+            raise self._failure("look at", name, error) from error
 
     def open(self, name: str) -> BinaryIO:
         """See `FileStore.open`. What is no file is refused: a pipe would block, and has no place
@@ -111,8 +122,18 @@ class RemoteFiles:
             )
         return sorted(self._inner)
 
+    def size(self, name: str) -> int | None:
+        """See `FileStore.size`."""
+        try:
+            found = self._system.info(self._inner[name]).get("size")
+        except Exception as error:  # as above
+            raise self._failure("look at", name, error) from error
+        return None if found is None else int(found)
+
     def open(self, name: str) -> BinaryIO:
-        """See `FileStore.open`."""
+        """See `FileStore.open`. Lists first if nobody has: names lack what URLs keep secret."""
+        if name not in self._inner:
+            self.names()
         try:
             return cast("BinaryIO", self._system.open(self._inner[name], "rb"))
         except Exception as error:  # as above

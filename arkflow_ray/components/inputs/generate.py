@@ -4,10 +4,16 @@ The first batch comes at once. With `count`, the input ends as soon as the next 
 exceed it, as ArkFlow does: `count: 10, batch_size: 4` gives 8 rows. Intervals are met by
 schedule: a late read is followed by the next at its own time. Below a millisecond, which no clock
 of the kernel can tell, all batches that are due come as one, up to `batch_rows` rows.
+
+With `splits: n` the batches are dealt to n splits, which subtasks share (K5): split k has the
+batches k, k + n, k + 2n and so on, each at its own time. So the input as a whole yields the same
+rows at the same rate, however many subtasks it has.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Annotated, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -24,6 +30,7 @@ from arkflow_kernel.ports import (
     SourceBatch,
     SourceEnded,
     SourceReader,
+    Split,
     SplitPosition,
 )
 from arkflow_ray.components.api import BuildContext, ComponentConfig
@@ -32,6 +39,9 @@ from arkflow_ray.components.inputs.file_config import BATCH_ROWS_MAX, BatchRows
 from arkflow_ray.components.inputs.memory import PAYLOAD_SCHEMA
 
 SPLIT: Final = SplitId("generate")
+"""The only split without `splits`."""
+
+SPLITS_MAX: Final = 1_024
 _NS_A_MS: Final = 1_000_000
 
 
@@ -48,6 +58,10 @@ class GenerateConfig(ComponentConfig):
     batch_size: Annotated[
         int, Field(ge=1, le=BATCH_ROWS_MAX, description="Rows at each interval.")
     ] = 1
+    splits: Annotated[
+        int,
+        Field(ge=1, le=SPLITS_MAX, description="Parts that subtasks share; most that can be busy."),
+    ] = 1
     batch_rows: BatchRows = BATCH_ROWS_DEFAULT
 
     @field_validator("interval")
@@ -61,23 +75,48 @@ class GenerateConfig(ComponentConfig):
         """`interval` in nanoseconds; 0 means as fast as it can."""
         return parse_duration_ns(self.interval)
 
+    @property
+    def names(self) -> tuple[SplitId, ...]:
+        """Its splits, by number. They are other ones with another number of them."""
+        if self.splits == 1:
+            return (SPLIT,)
+        return tuple(SplitId(f"{SPLIT}-{k}-of-{self.splits}") for k in range(self.splits))
+
+
+def subtasks_max(config: Mapping[str, Any]) -> int | None:
+    """As many as there are splits."""
+    splits = config.get("splits", 1)
+    return splits if isinstance(splits, int) else None
+
+
+@dataclass(slots=True)
+class _Part:
+    """One split. `rows`: at most so many in all, None for no end. `ticks`: made since the start."""
+
+    split: SplitId
+    number: int
+    rows: int | None
+    emitted: int = 0
+    ticks: int = 0
+
 
 class GenerateReader:
-    """The position is `{"emitted": rows so far}`; after a restart a batch comes at once again."""
+    """A position is `{"emitted": rows so far}`; after a restart a batch comes at once again."""
 
     def __init__(self, operator: str, config: GenerateConfig) -> None:
         self._operator = operator
         self._size = config.batch_size
-        self._count = config.count
         self._interval_ns = config.interval_ns
         self._ticks_max = 1
         if self._interval_ns < _NS_A_MS:
             self._ticks_max = max(1, config.batch_rows // config.batch_size)
         self._context = config.context.encode()
         self._copies: pa.RecordBatch | None = None
-        self._emitted = 0
         self._start_ns: int | None = None
-        self._ticks = 0
+        self._step = config.splits
+        self._parts = [
+            _Part(name, k, _rows_of(config, k)) for k, name in enumerate(config.names)
+        ]
 
     @property
     def replay(self) -> ReplayKind:
@@ -89,39 +128,45 @@ class GenerateReader:
         """There is nobody to tell."""
         return False
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
+    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
+        """All of the configuration; a size is a number of rows."""
+        self._check(restored)
+        return tuple(Split(p.split, 1 if p.rows is None else p.rows) for p in self._parts)
+
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         """Continue after the rows that were emitted. SourceError for a foreign position."""
-        for place in restored:
-            emitted = place.position.get("emitted")
-            if not isinstance(emitted, int) or emitted < 0:
-                raise SourceError(
-                    f"input '{self._operator}': not a position of `generate`: {place.position}; "
-                    "start the job without its positions"
-                )
-            self._emitted = emitted
+        known = self._check(restored)
+        if assigned is not None:
+            self._parts = [part for part in self._parts if part.split in assigned]
+        for part in self._parts:
+            part.emitted = known.get(part.split, 0)
 
     def splits(self) -> Seq[SplitId]:
-        """The only one, until `count` is reached."""
-        return () if self._batches_left() == 0 else (SPLIT,)
+        """Those that have a batch left."""
+        return tuple(part.split for part in self._parts if self._batches_left(part) != 0)
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """What is due, or when to ask again; until then there is nothing (W2)."""
-        left = self._batches_left()
-        if left == 0:
+        if self._start_ns is None:
+            self._start_ns = now_ms * _NS_A_MS
+        open_parts = [part for part in self._parts if self._batches_left(part) != 0]
+        if not open_parts:
             return SourceEnded()
-        due = self._batches_due(now_ms)
+        part = min(open_parts, key=lambda part: (self._due_ns(part), part.ticks, part.number))
+        due = self._batches_due(part, now_ms * _NS_A_MS)
         if due == 0:
-            return NothingYet(self._next_due_ms())
+            return NothingYet(MonotonicMs(-(-self._due_ns(part) // _NS_A_MS)))
+        left = self._batches_left(part)
         taken = min(due, self._ticks_max, self._ticks_max if left is None else left)
-        self._ticks += taken
-        first = self._emitted
-        self._emitted += taken * self._size
+        part.ticks += taken
+        first = part.emitted
+        part.emitted += taken * self._size
         return SourceBatch(
-            SPLIT,
+            part.split,
             self._rows(taken * self._size),
-            {"emitted": self._emitted},
-            Origin(SPLIT, offset=first),
-            split_ended=self._batches_left() == 0,
+            {"emitted": part.emitted},
+            Origin(part.split, offset=first),
+            split_ended=self._batches_left(part) == 0,
         )
 
     def commit(self, positions: Seq[SplitPosition]) -> None:
@@ -130,23 +175,37 @@ class GenerateReader:
     def close(self) -> None:
         """Nothing to release."""
 
-    def _batches_left(self) -> int | None:
-        if self._count is None:
-            return None
-        return max(0, self._count - self._emitted) // self._size
+    def _check(self, restored: Seq[SplitPosition]) -> dict[SplitId, int]:
+        """Rows emitted so far, by split."""
+        own, known = {part.split for part in self._parts}, dict[SplitId, int]()
+        for place in restored:
+            emitted = place.position.get("emitted")
+            if not isinstance(emitted, int) or emitted < 0:
+                raise SourceError(
+                    f"input '{self._operator}': not a position of `generate`: {place.position}; "
+                    "start the job without its positions"
+                )
+            if place.split not in own:
+                raise SourceError(
+                    f"input '{self._operator}': it has no split '{place.split}'; was `splits` "
+                    "changed? Set it back, or start the job without its positions"
+                )
+            known[place.split] = emitted
+        return known
 
-    def _batches_due(self, now_ms: MonotonicMs) -> int:
-        now_ns = now_ms * _NS_A_MS
-        if self._start_ns is None:
-            self._start_ns = now_ns
+    def _batches_left(self, part: _Part) -> int | None:
+        return None if part.rows is None else max(0, part.rows - part.emitted) // self._size
+
+    def _due_ns(self, part: _Part) -> int:
+        """When the next batch of a split is due."""
+        assert self._start_ns is not None
+        return self._start_ns + (part.number + part.ticks * self._step) * self._interval_ns
+
+    def _batches_due(self, part: _Part, now_ns: int) -> int:
         if self._interval_ns == 0:
             return self._ticks_max
-        return (now_ns - self._start_ns) // self._interval_ns + 1 - self._ticks
-
-    def _next_due_ms(self) -> MonotonicMs:
-        assert self._start_ns is not None
-        due_ns = self._start_ns + self._ticks * self._interval_ns
-        return MonotonicMs(-(-due_ns // _NS_A_MS))
+        late_ns = now_ns - self._due_ns(part)
+        return 0 if late_ns < 0 else late_ns // (self._step * self._interval_ns) + 1
 
     def _rows(self, count: int) -> pa.RecordBatch:
         if self._copies is None or self._copies.num_rows < count:
@@ -155,9 +214,24 @@ class GenerateReader:
         return self._copies.slice(0, count)
 
 
+def _rows_of(config: GenerateConfig, number: int) -> int | None:
+    """Most rows of a split: its batches of all that fit into `count`."""
+    if config.count is None or config.splits == 1:
+        return config.count
+    batches = range(number, config.count // config.batch_size, config.splits)
+    return len(batches) * config.batch_size
+
+
 def build(config: GenerateConfig, context: BuildContext) -> SourceReader:
     """Make the reader, with its codec if there is one."""
     return with_codec(GenerateReader(context.operator, config), context.codec, context.operator)
 
 
-__all__ = ["SPLIT", "GenerateConfig", "GenerateReader", "build"]
+__all__ = [
+    "SPLIT",
+    "SPLITS_MAX",
+    "GenerateConfig",
+    "GenerateReader",
+    "build",
+    "subtasks_max",
+]

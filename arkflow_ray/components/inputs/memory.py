@@ -1,4 +1,7 @@
-"""Input `memory`: the messages that stand in the configuration, in order, then the end."""
+"""Input `memory`: the messages that stand in the configuration, in order, then the end.
+
+One subtask reads them: what fits into a configuration is not worth being shared.
+"""
 
 from collections.abc import Sequence as Seq
 from hashlib import blake2b
@@ -60,8 +63,9 @@ class MemoryReader:
         """There is nobody to tell."""
         return False
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         """Continue. SourceError if the messages before the position are not those it is of."""
+        assert assigned is None, "it has one subtask"
         for place in restored:
             index = place.position.get("next")
             if not isinstance(index, int) or not 0 <= index <= len(self._messages):

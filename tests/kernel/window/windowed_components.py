@@ -70,7 +70,7 @@ class PartitionedSource:
         self._next = dict.fromkeys(partitions, 0)
         self._reads = 0
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         """Continue."""
         for position in restored:
             row = position.position["row"]

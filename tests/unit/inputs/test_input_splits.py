@@ -130,7 +130,7 @@ class Quiet:
     def __init__(self, *results: ReadResult) -> None:
         self.results = list(results)
 
-    def open(self, restored: Seq[SplitPosition]) -> None:
+    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         pass
 
     def splits(self) -> Seq[SplitId]:
