@@ -7,10 +7,15 @@ coordinator's decision.
 Which failure counts: the first one, but a broken channel only says that its peer failed, so any
 other failure of the same attempt takes its place. What a chain says after the attempt was given up
 counts for nothing.
+
+Nothing here looks through all chains because of one of them: there may be thousands (K8). Who is
+still to do something, and who was heard of longest ago, is kept up to date instead.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from heapq import heapify, heappop, heappush
+from itertools import takewhile
 
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ChannelError
 from arkflow_kernel.ids import LATEST, ChainId, EventTimeMs, Generation, MonotonicMs
@@ -36,13 +41,7 @@ _RANK = {kind: rank for rank, kind in enumerate(OutcomeKind)}  # the worst is th
 class ChainFacts:
     """What the coordinator knows of one chain in this attempt."""
 
-    ready: bool = False
-    connected: bool = False
     outcome: ChainOutcome | None = None
-    heard_ms: MonotonicMs | None = None
-    timed: bool = False
-    watermark: EventTimeMs | None = None
-    kill_at_ms: MonotonicMs | None = None
     killed: ArkflowError | None = None
 
     @property
@@ -51,25 +50,61 @@ class ChainFacts:
         return self.outcome is None
 
 
-@dataclass
+class SourceTimes:
+    """The lowest watermark of an attempt's sources (W12). LATEST: idle, it counts for nothing."""
+
+    def __init__(self, sources: Iterable[ChainId]) -> None:
+        self._marks: dict[ChainId, EventTimeMs | None] = dict.fromkeys(sources)
+        self._unknown = len(self._marks)
+        self._lowest: list[Slowest] = []  # a heap; what is no longer so is dropped when it is seen
+
+    def says(self, source: ChainId, mark: EventTimeMs | None) -> None:
+        """A source told how far it has come; None: not yet. One that is gone says nothing."""
+        before = self._marks.get(source, LATEST)
+        if source not in self._marks or mark == before:
+            return
+        self._unknown += (mark is None) - (before is None)
+        self._marks[source] = mark
+        if mark is not None and mark != LATEST:
+            heappush(self._lowest, Slowest(mark, source))
+            if len(self._lowest) > 2 * len(self._marks):
+                self._lowest = [each for each in self._lowest if self._holds(each)]
+                heapify(self._lowest)
+
+    def gone(self, source: ChainId) -> None:
+        """It has ended, or its data have."""
+        if self._marks.pop(source, LATEST) is None:
+            self._unknown -= 1
+
+    def slowest(self) -> Slowest | None:
+        """The lowest of all that are not idle; None while one has not said, or all are idle."""
+        while self._lowest and not self._holds(self._lowest[0]):
+            heappop(self._lowest)
+        return self._lowest[0] if self._lowest and not self._unknown else None
+
+    def _holds(self, told: Slowest) -> bool:
+        return self._marks.get(told.chain) == told.time_ms
+
+
 class Attempt:
     """One attempt. `failure` is what ended it, None while nothing did."""
 
-    generation: Generation
-    chains: dict[ChainId, ChainFacts]
-    control: ControlState
-    failure: ArkflowError | None = None
-    culprit: ChainId | None = None
-    given_up: bool = field(default=False)
-
-    @classmethod
-    def of(cls, generation: Generation, chains: Iterable[ChainPlan]) -> "Attempt":
-        """A new attempt: nothing is known of its chains."""
-        facts = {
-            plan.chain: ChainFacts(timed=plan.source is not None and plan.source.time is not None)
-            for plan in chains
-        }
-        return cls(generation, facts, ControlState(generation))
+    def __init__(self, generation: Generation, chains: Iterable[ChainPlan]) -> None:
+        plans = tuple(chains)
+        self.generation = generation
+        self.chains = {plan.chain: ChainFacts() for plan in plans}
+        self.control = ControlState(generation)
+        self.failure: ArkflowError | None = None
+        self.culprit: ChainId | None = None
+        self.given_up = False
+        self._alive = dict(self.chains)
+        self._building = set(self.chains)
+        self._connecting = set(self.chains)
+        self._heard: dict[ChainId, MonotonicMs] = {}  # of those that are watched, the oldest first
+        self._kills: dict[ChainId, MonotonicMs] = {}  # when chains are to be killed, the next first
+        self._times = SourceTimes(
+            plan.chain for plan in plans if plan.source is not None and plan.source.time is not None
+        )
 
     # --- what chains are to know ---------------------------------------------------------------
 
@@ -80,7 +115,8 @@ class Attempt:
     def tell(self, control: ControlState) -> list[SendControl]:
         """Chains are to know this too; what to send to whom."""
         self.control = self.control.merged(control)
-        return [SendControl(name, self.control) for name, chain in self.alive() if chain.ready]
+        ready = (name for name in self._alive if name not in self._building)
+        return [SendControl(name, self.control) for name in ready]
 
     def want(self, desired: Desired) -> list[SendControl]:
         """What the coordinator wants of all chains; what to send to whom."""
@@ -89,9 +125,8 @@ class Attempt:
     def give_up(self, now_ms: MonotonicMs, timeout_ms: int) -> list[SendControl]:
         """It is to end: its chains are cancelled, and killed if they do not follow (D4)."""
         self.given_up = True
-        for _, chain in self.alive():
-            if chain.kill_at_ms is None:
-                chain.kill_at_ms = MonotonicMs(now_ms + timeout_ms)
+        for name in self._alive:
+            self._kills.setdefault(name, MonotonicMs(now_ms + timeout_ms))
         return self.want(Desired.CANCEL)
 
     def is_news(self, event: ChainReport | ChainEnded) -> bool:
@@ -101,54 +136,55 @@ class Attempt:
 
     def kills(self, now_ms: MonotonicMs, timeout_ms: int) -> Iterator[KillChain]:
         """Chains that are to be killed now (D2, D4); one that does not end is killed again."""
-        for name, chain in list(self.silent(now_ms)):
+        for name in self.silent(now_ms):
             seconds = HEARTBEAT_TIMEOUT_MS / 1000
             text = f"the process of chain '{name}' did not answer for {seconds:.0f} s; it is killed"
-            chain.killed = ActorLostError(text)
+            self.chains[name].killed = ActorLostError(text)
+            del self._heard[name]
             yield KillChain(name, self.generation)
-        for name, chain in list(self.overdue(now_ms)):
-            chain.kill_at_ms = MonotonicMs(now_ms + timeout_ms)
+        for name in self.overdue(now_ms):
+            del self._kills[name]
+            self._kills[name] = MonotonicMs(now_ms + timeout_ms)
             yield KillChain(name, self.generation)
 
     # --- what is known of them -----------------------------------------------------------------
 
+    def ready(self, chain: ChainId) -> bool:
+        """A chain is built and opened. True if it was the last one."""
+        self._building.discard(chain)
+        return self.all_ready
+
     def connected(self, chain: ChainId, now_ms: MonotonicMs) -> bool:
         """A chain has its channels. True if it was the last one: all count as heard of now."""
-        self.chains[chain].connected = True
+        self._connecting.discard(chain)
         if self.given_up or not self.all_connected:
             return False
-        for facts in self.chains.values():
-            facts.heard_ms = now_ms
+        self._heard = dict.fromkeys(self._alive, now_ms)
         return True
 
     def heard(self, event: ChainReport) -> bool:
         """A chain reports. True if it is to be told the control state in return."""
-        chain = self.chains[event.chain]
-        if chain.heard_ms is not None:
-            chain.heard_ms = event.at.now_ms
-        chain.timed &= not event.drained
-        chain.watermark = LATEST if event.statistics.idle else event.statistics.watermark
-        self._note_slowest()
-        return chain.heard_ms is not None or self.given_up
-
-    def _note_slowest(self) -> None:
-        """The lowest watermark of the sources, once all are known; what is idle does not count."""
-        timed = [(chain.watermark, name) for name, chain in self.alive() if chain.timed]
-        known = [Slowest(mark, name) for mark, name in timed if mark is not None]
-        active = [each for each in known if each.time_ms != LATEST]
-        if active and len(known) == len(timed):
-            told = ControlState(self.generation, slowest=min(active))
-            self.control = self.control.merged(told)
+        name = event.chain
+        if self._heard.pop(name, None) is not None:
+            self._heard[name] = event.at.now_ms
+        if event.drained:
+            self._times.gone(name)
+        mark = LATEST if event.statistics.idle else event.statistics.watermark
+        self._times.says(name, mark)
+        slowest = self._times.slowest()
+        if slowest is not None and slowest > self.control.slowest:
+            self.control = replace(self.control, slowest=slowest)
+        return self.all_connected or self.given_up
 
     @property
     def all_ready(self) -> bool:
         """Every chain is built and opened."""
-        return all(chain.ready for chain in self.chains.values())
+        return not self._building
 
     @property
     def all_connected(self) -> bool:
         """Every chain has its channels."""
-        return all(chain.connected for chain in self.chains.values())
+        return not self._connecting
 
     @property
     def in_order(self) -> bool:
@@ -158,22 +194,22 @@ class Attempt:
     @property
     def over(self) -> bool:
         """Every chain has ended."""
-        return not any(chain.alive for chain in self.chains.values())
+        return not self._alive
 
     @property
     def ready_count(self) -> int:
         """How many chains are ready."""
-        return sum(chain.ready for chain in self.chains.values())
-
-    def alive(self) -> Iterator[tuple[ChainId, ChainFacts]]:
-        """Chains that have not ended."""
-        return ((name, chain) for name, chain in self.chains.items() if chain.alive)
+        return len(self.chains) - len(self._building)
 
     def ended(self, name: ChainId, outcome: ChainOutcome) -> bool:
         """A chain ended. True if the attempt failed by it, which it had not before."""
         chain = self.chains[name]
-        expected = self.given_up and chain.kill_at_ms is not None
-        chain.outcome, chain.kill_at_ms = outcome, None
+        expected = self.given_up and name in self._kills
+        chain.outcome = outcome
+        del self._alive[name]
+        self._heard.pop(name, None)
+        self._kills.pop(name, None)
+        self._times.gone(name)
         if outcome.kind is not OutcomeKind.FAILED:
             return False
         error = chain.killed or outcome.error
@@ -191,28 +227,21 @@ class Attempt:
         if self.failure is None or isinstance(self.failure, ChannelError):
             self.failure, self.culprit = error, None
 
-    def overdue(self, now_ms: MonotonicMs) -> Iterator[tuple[ChainId, ChainFacts]]:
+    def overdue(self, now_ms: MonotonicMs) -> list[ChainId]:
         """Chains that did not end in time after they were told to (D4)."""
-        for name, chain in self.alive():
-            if chain.kill_at_ms is not None and now_ms >= chain.kill_at_ms:
-                yield name, chain
+        return list(takewhile(lambda name: now_ms >= self._kills[name], self._kills))
 
-    def silent(self, now_ms: MonotonicMs) -> Iterator[tuple[ChainId, ChainFacts]]:
+    def silent(self, now_ms: MonotonicMs) -> list[ChainId]:
         """Chains that were not heard of for too long (D2)."""
-        for name, chain in self.alive():
-            silent = chain.heard_ms is not None and chain.killed is None
-            if silent and now_ms - _ms(chain.heard_ms) >= HEARTBEAT_TIMEOUT_MS:
-                yield name, chain
+        since_ms = now_ms - HEARTBEAT_TIMEOUT_MS
+        return list(takewhile(lambda name: self._heard[name] <= since_ms, self._heard))
 
     def deadline_ms(self) -> MonotonicMs | None:
         """When somebody will be overdue or silent for too long."""
-        kills = (chain.kill_at_ms for _, chain in self.alive())
-        heard = (
-            MonotonicMs(_ms(chain.heard_ms) + HEARTBEAT_TIMEOUT_MS)
-            for _, chain in self.alive()
-            if chain.heard_ms is not None and chain.killed is None
-        )
-        return deadline(*kills, *heard)
+        kill_ms = next(iter(self._kills.values()), None)
+        heard_ms = next(iter(self._heard.values()), None)
+        silent_ms = None if heard_ms is None else MonotonicMs(heard_ms + HEARTBEAT_TIMEOUT_MS)
+        return deadline(kill_ms, silent_ms)
 
     def worst(self) -> OutcomeKind:
         """The worst end of a chain, of an attempt that is over and did not fail by itself."""
@@ -233,9 +262,4 @@ class Attempt:
         return isinstance(error, ChannelError) or (expected and lost)
 
 
-def _ms(value: MonotonicMs | None) -> MonotonicMs:
-    assert value is not None
-    return value
-
-
-__all__ = ["Attempt", "ChainFacts"]
+__all__ = ["Attempt", "ChainFacts", "SourceTimes"]

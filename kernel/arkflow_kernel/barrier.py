@@ -105,14 +105,19 @@ class Round:
 
 
 class BarrierCoordinator:
-    """The rounds of one attempt, one at a time (B4, B5)."""
+    """The rounds of one attempt, one at a time (B4, B5).
+
+    Nothing here looks through all chains for one event: there may be thousands (K8).
+    """
 
     def __init__(
         self, chains: Iterable[ChainId], *, last: CheckpointId = NO_CHECKPOINT, timeout_ms: int
     ) -> None:
-        self._chains = tuple(chains)
+        self._chains = dict.fromkeys(chains)
         self._last = last
         self._timeout_ms = timeout_ms
+        self._missing: dict[ChainId, None] = {}
+        self._declined: tuple[ChainId, RoundAnswer] | None = None
         self.current: Round | None = None
 
     def open(
@@ -128,6 +133,7 @@ class BarrierCoordinator:
         self._last = CheckpointId(self._last + 1)
         due_ms = MonotonicMs(now_ms + self._timeout_ms)
         self.current = Round(self._last, kind, now_ms, due_ms, savepoint, closing)
+        self._missing, self._declined = dict(self._chains), None
         return self.current
 
     def answered(self, chain: ChainId, answer: RoundAnswer) -> Ack:
@@ -140,47 +146,43 @@ class BarrierCoordinator:
         if chain in current.answers:
             return Ack.DUPLICATE
         current.answers[chain] = answer
+        del self._missing[chain]
+        if answer.snapshot is None and self._declined is None:
+            self._declined = chain, answer
         return Ack.ACCEPTED
 
     @property
     def missing(self) -> tuple[ChainId, ...]:
         """Chains that have not answered the open round."""
-        if self.current is None:
-            return ()
-        answers = self.current.answers
-        return tuple(chain for chain in self._chains if chain not in answers)
+        return tuple(self._missing)
 
     @property
     def declined(self) -> tuple[ChainId, RoundAnswer] | None:
         """The first chain that could not answer the open round with a snapshot."""
-        if self.current is not None:
-            for chain, answer in self.current.answers.items():
-                if answer.snapshot is None:
-                    return chain, answer
-        return None
+        return self._declined
 
     def snapshots(self) -> tuple[ChainSnapshot, ...] | None:
         """All snapshots of the open round in the order of the plan; None while one is missing."""
-        if self.current is None:
+        if self.current is None or self._missing or self._declined is not None:
             return None
-        answers = [self.current.answers.get(chain) for chain in self._chains]
-        found = [a.snapshot for a in answers if a is not None and a.snapshot is not None]
-        return tuple(found) if len(found) == len(self._chains) else None
+        answers = (self.current.answers[chain] for chain in self._chains)
+        return tuple(answer.snapshot for answer in answers if answer.snapshot is not None)
 
     def expired(self, now_ms: MonotonicMs) -> bool:
         """Whether the open round has passed its deadline while answers are missing (B5)."""
         current = self.current
-        return current is not None and bool(self.missing) and now_ms >= current.deadline_ms
+        return current is not None and bool(self._missing) and now_ms >= current.deadline_ms
 
     def close(self) -> Round:
         """The open round is over: completed, or failed."""
         assert self.current is not None
         closed, self.current = self.current, None
+        self._missing, self._declined = {}, None
         return closed
 
     def deadline_ms(self) -> MonotonicMs | None:
         """When the open round fails."""
-        return self.current.deadline_ms if self.missing and self.current is not None else None
+        return self.current.deadline_ms if self._missing and self.current is not None else None
 
 
 __all__ = ["Ack", "Aligner", "BarrierCoordinator", "Round"]

@@ -90,7 +90,7 @@ class JobCoordinator:
         self._teardown_timeout_ms = teardown_timeout_ms
         self._claims = JobClaims(graph, choice)
         self._rounds = None if graph.checkpoint is None else JobRounds(graph.checkpoint)
-        self._attempt = Attempt.of(generation, () if self._rounds else graph.chains)
+        self._attempt = Attempt(generation, () if self._rounds else graph.chains)
         self._positions = RestartPositions(graph)
         self._job = JobFacts(started)
         self._requests = JobRequests(f"coordinator of job '{graph.job}'")
@@ -205,7 +205,7 @@ class JobCoordinator:
         self._requests.begin_attempt()
         self._job.go(JobState.DEPLOYING, cause, at)
         graph = self._rescale.next_plan()
-        self._attempt = Attempt.of(generation, graph.chains)
+        self._attempt = Attempt(generation, graph.chains)
         self._attempt.note(self._job.wanted)
         self._job.keep(self._attempt.chains)
         self._positions.replanned(graph)
@@ -215,11 +215,11 @@ class JobCoordinator:
     def _on_chain_ready(self, event: ChainReady) -> None:
         if not self._answered(event):
             return
-        self._attempt.chains[event.chain].ready = True
+        all_ready = self._attempt.ready(event.chain)
         self._positions.source_is(event.chain, event.replay, commits=event.commits)
         if self._attempt.given_up:
             self._commands.append(SendControl(event.chain, self._attempt.control))
-        elif self._attempt.all_ready:
+        elif all_ready:
             for chain in self._attempt.chains:
                 self._commands.append(ConnectChain(self._requests.ask(chain), chain))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import CorruptObjectError
-from arkflow_kernel.ids import CheckpointId, RequestToken
+from arkflow_kernel.ids import ChainId, CheckpointId, RequestToken
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import ClaimGeneration
@@ -29,6 +29,7 @@ class JobClaims:
         self._choice = choice
         self._unusable: dict[CheckpointId, str] = {}
         self._claim: Claim | None = None
+        self._restored: dict[ChainId, RestoredChain] = {}
         self._asked = graph
         self._logged: ExecutionGraph | None = graph
 
@@ -44,6 +45,7 @@ class JobClaims:
     def claimed(self, claim: Claim) -> None:
         """The log has answered."""
         self._claim, self._logged = claim, self._asked
+        self._restored = {} if claim.restored is None else claim.restored.by_chain()
 
     @property
     def restored(self) -> RestoredJob | None:
@@ -64,7 +66,8 @@ class JobClaims:
     def restored_chain(self, plan: ChainPlan) -> RestoredChain:
         """What a chain begins from."""
         restored = self.restored
-        chain = NOTHING_RESTORED if restored is None else restored.chain(plan.chain)
+        unknown = NOTHING_RESTORED if restored is None else RestoredChain(restored.checkpoint)
+        chain = self._restored.get(plan.chain, unknown)
         upto = None if self._claim is None else self._claim.last_checkpoint
         return replace(chain, logged_upto=upto)
 

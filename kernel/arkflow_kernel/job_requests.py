@@ -19,7 +19,7 @@ class JobRequests:
         self._asked: dict[RequestToken, ChainId] = {}
         self._next_token = 1
         self._first_token = 1
-        self._story: deque[str] = deque(maxlen=STORY_ENTRIES_MAX)
+        self._story: deque[object] = deque(maxlen=STORY_ENTRIES_MAX)
 
     @property
     def any(self) -> bool:
@@ -52,12 +52,13 @@ class JobRequests:
 
     def tell(self, event: object) -> None:
         """An event comes in: part of the story."""
-        self._story.append(f"{event}"[:200])
+        self._story.append(event)
 
     def require(self, condition: bool, message: str) -> None:
         """`ProtocolError` with the story unless the condition holds."""
         if not condition:
-            raise ProtocolError(f"{self._name}: {message}", tuple(self._story))
+            story = tuple(f"{event}"[:200] for event in self._story)
+            raise ProtocolError(f"{self._name}: {message}", story)
 
 
 __all__ = ["JobRequests"]

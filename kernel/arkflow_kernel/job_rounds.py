@@ -75,6 +75,7 @@ class JobRounds:
     def __init__(self, plan: CheckpointPlan) -> None:
         self._plan = plan
         self._chains: tuple[ChainId, ...] = ()
+        self._drained_chains = self._published_chains = 0
         self._rounds = BarrierCoordinator((), timeout_ms=plan.timeout_ms)
         self._control = ControlState(Generation(0))
         self._next_ms: MonotonicMs | None = None
@@ -100,6 +101,7 @@ class JobRounds:
         self._next_ms = self._asked = self._appending = self.failure = None
         self._closing_failed, self._rescale = False, RescaleRound.NONE
         self._reports.clear()
+        self._drained_chains = self._published_chains = 0
         source = None if claim.restored is None else claim.restored.source
         self._status = replace(self._status, restored=source, failures=0, error=None)
 
@@ -326,15 +328,24 @@ class JobRounds:
 
     @property
     def _drained(self) -> bool:
-        return all(
-            chain in self._reports and self._reports[chain].drained for chain in self._chains
-        )
+        """The data of every chain have ended. They are looked at in turn, each until it has: what a
+        chain said once stays so.
+        """
+        while self._drained_chains < len(self._chains):
+            report = self._reports.get(self._chains[self._drained_chains])
+            if report is None or not report.drained:
+                return False
+            self._drained_chains += 1
+        return True
 
     def _published(self, upto: CheckpointId) -> bool:
-        return all(
-            chain in self._reports and self._reports[chain].published_upto >= upto
-            for chain in self._chains
-        )
+        """Every chain has published all tokens of a round; see `_drained`."""
+        while self._published_chains < len(self._chains):
+            report = self._reports.get(self._chains[self._published_chains])
+            if report is None or report.published_upto < upto:
+                return False
+            self._published_chains += 1
+        return True
 
     def _record(
         self, snapshots: tuple[ChainSnapshot, ...], now_ms: MonotonicMs
@@ -352,6 +363,7 @@ class JobRounds:
 
     def _save(self, token: RequestToken, record: CheckpointRecord) -> Iterator[CoordinatorCommand]:
         self._savepoints.saving()
+        self._published_chains = 0
         return self._ask(SaveSavepoint(token, record.without_tokens()))
 
     def _ask(self, request: AppendRecord | SaveSavepoint) -> Iterator[CoordinatorCommand]:

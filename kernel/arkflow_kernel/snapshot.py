@@ -291,17 +291,26 @@ class RestoredJob:
 
     def chain(self, chain: ChainId) -> RestoredChain:
         """What a chain restores; nothing if the record does not know it."""
-        for snapshot in self.chains:
-            if snapshot.chain == chain:
-                beside = self._finished_beside(chain)
-                return RestoredChain(self.checkpoint, snapshot, finished_subtasks=beside)
-        return RestoredChain(self.checkpoint)
+        return self.by_chain().get(chain, RestoredChain(self.checkpoint))
 
-    def _finished_beside(self, chain: ChainId) -> frozenset[int]:
-        """Which subtasks of a chain were finished; it is named `<head>-<subtask>` (G6)."""
-        names = (each.chain.rpartition("-") for each in self.chains if each.finished)
-        head = chain.rpartition("-")[0]
-        return frozenset(int(subtask) for other, _, subtask in names if other == head)
+    def by_chain(self) -> dict[ChainId, RestoredChain]:
+        """What each chain of the record restores, with the finished ones of all subtasks of its
+        chain, which is named `<head>-<subtask>` (G6).
+        """
+        finished: dict[str, set[int]] = {}
+        for each in self.chains:
+            head, _, subtask = each.chain.rpartition("-")
+            if each.finished and subtask.isdigit():
+                finished.setdefault(head, set()).add(int(subtask))
+        beside = {head: frozenset(subtasks) for head, subtasks in finished.items()}
+        return {
+            each.chain: RestoredChain(
+                self.checkpoint,
+                each,
+                finished_subtasks=beside.get(each.chain.rpartition("-")[0], frozenset()),
+            )
+            for each in self.chains
+        }
 
     @property
     def tokens(self) -> int:
