@@ -53,11 +53,18 @@ class RemoteFolder:
         try:
             self._fs, self._root = fsspec.core.url_to_fs(self._url)
             self._fs.makedirs(self._root, exist_ok=True)
-            paths = self._fs.ls(self._root, detail=False)
+            paths = self._listed()
         except Exception as error:  # any client failure becomes a SinkError
             raise remote_failure(self._operator, self._url, "open the folder", error) from error
         names = [str(path).rstrip("/").rpartition("/")[2] for path in paths]
         self._number = next_number(names, self._stem)
+
+    def _listed(self) -> list[Any]:
+        """What the folder holds; nothing where a folder is only the beginning of names (S3)."""
+        try:
+            return list(self._fs.ls(self._root, detail=False))
+        except FileNotFoundError:
+            return []
 
     def begin(self) -> PartStream:
         """See `PartPlace`."""

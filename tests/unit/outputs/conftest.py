@@ -20,6 +20,9 @@ from arkflow_ray.components.api import BuildContext
 from arkflow_ray.components.outputs.epoch_file import EpochFileSink
 from arkflow_ray.components.outputs.file import FileSink, build
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
+from tests.servers.s3_server import s3_proxy, s3_root, s3_server
+
+__all__ = ["s3_proxy", "s3_root", "s3_server"]
 
 OpenSink = Callable[..., FileSink]
 
