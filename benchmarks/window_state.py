@@ -62,8 +62,7 @@ class Window:
         """One item."""
         with self.journal.item():
             columns = {"pane": batch.column("pane"), **self.ledger.columns(batch)}
-            raw = pa.table({**columns, **self.aggregates.raw(batch)})
-            self.runs.add(RawRows.of(raw))
+            self.runs.add(RawRows.of({**columns, **self.aggregates.raw(batch)}))
 
     def read(self) -> int:
         """Read everything, part by part; rows."""

@@ -102,7 +102,7 @@ class PaneRuns:
         self._journal.stage(self, rows.size, lambda: self._take_back(staged))
         self._staged.append(rows)
         known = self._known_panes
-        if known is not None and not np.isin(rows.panes, known).all():
+        if known is not None and not _all_in(rows.panes, known):
             self._known_panes = None
 
     def _take_back(self, staged: int) -> None:
@@ -383,6 +383,13 @@ class PaneRuns:
             if held is not None:
                 self._sealed.held.append(held)
                 self._spill()
+
+
+def _all_in(panes: Times, known: Times) -> bool:
+    """Whether all panes are known; both are in order."""
+    if not len(known) or panes[0] < known[0] or panes[-1] > known[-1]:
+        return False
+    return bool((known[np.searchsorted(known, panes)] == panes).all())
 
 
 def _least(values: Seq[_Int | None]) -> _Int | None:

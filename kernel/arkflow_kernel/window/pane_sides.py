@@ -4,15 +4,15 @@ A side has raw rows that wait to be grouped and tables of partials. Tables of ab
 so that there are few and each row is rewritten seldom (N1).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.pane_merge import PaneMerger
 from arkflow_kernel.window.pane_tables import (
@@ -21,6 +21,7 @@ from arkflow_kernel.window.pane_tables import (
     PaneFile,
     PaneSpan,
     PaneTable,
+    counted_panes,
     int64s,
     panes_of,
 )
@@ -52,10 +53,12 @@ class RawRows:
     size: int
 
     @classmethod
-    def of(cls, table: pa.Table) -> "RawRows":
+    def of(cls, columns: Mapping[str, AnyArray]) -> "RawRows":
         """The rows in memory of their own: those of a batch may hold a whole frame."""
-        owned = pa.table([_owned(column) for column in table.columns], table.column_names)
-        return cls(owned, panes_of(owned)[0], owned.nbytes)
+        owned = [_owned(column) for column in columns.values()]
+        starts = np.asarray(columns[PANE], dtype=np.int64)
+        size = sum(column.nbytes for column in owned)
+        return cls(pa.table(owned, list(columns)), counted_panes(starts)[0], size)
 
     @property
     def rows(self) -> int:
@@ -77,15 +80,14 @@ class RawRows:
         return RawRows(table, self.panes[self.panes >= first], table.nbytes)
 
 
-def _owned(column: Any) -> Any:
+def _owned(column: AnyArray) -> AnyArray:
     """A column whose buffers are part of nothing larger."""
-    if column.num_chunks == 1:
-        chunk = column.chunk(0)
-        buffers = [buffer for buffer in chunk.buffers() if buffer is not None]
-        size = sum(buffer.size for buffer in buffers)
-        if size <= 2 * chunk.nbytes + 256 and all(each.parent is None for each in buffers):
-            return column
-    return pa.concat_arrays([*column.chunks, pa.nulls(0, column.type)])
+    buffers = [buffer for buffer in column.buffers() if buffer is not None]
+    size = sum(buffer.size for buffer in buffers)
+    if size <= 2 * column.nbytes + 256 and all(each.parent is None for each in buffers):
+        return column
+    owned: AnyArray = pa.concat_arrays([column, pa.nulls(0, column.type)])
+    return owned
 
 
 @dataclass(slots=True)

@@ -52,7 +52,11 @@ def int64s(table: pa.Table, name: str = PANE) -> Times:
 
 def panes_of(table: pa.Table) -> tuple[Times, Places]:
     """The panes that a table's rows are of, in order, and how many rows each has."""
-    starts = int64s(table)
+    return counted_panes(int64s(table))
+
+
+def counted_panes(starts: Times) -> tuple[Times, Places]:
+    """The panes among the starts of rows' panes, in order, and how many rows each has."""
     if len(starts) and starts[0] == starts[-1] and (starts == starts[0]).all():
         return starts[:1].copy(), np.array([len(starts)], np.int64)
     changes = np.flatnonzero(starts[1:] != starts[:-1]) + 1
@@ -64,7 +68,7 @@ def panes_of(table: pa.Table) -> tuple[Times, Places]:
             return each, sizes
         panes, places = np.unique(each, return_inverse=True)
         return panes, np.bincount(places, sizes).astype(np.int64)
-    counted: Any = pc.value_counts(table.column(PANE))
+    counted: Any = pc.value_counts(pa.array(starts))
     panes = np.asarray(counted.field("values"), dtype=np.int64)
     counts = np.asarray(counted.field("counts"), dtype=np.int64)
     order = np.argsort(panes)
@@ -238,6 +242,7 @@ __all__ = [
     "PaneSpan",
     "PaneTable",
     "buckets_of",
+    "counted_panes",
     "in_buckets",
     "int64s",
     "panes_of",

@@ -198,7 +198,7 @@ class ColumnarWindowOperator:
             columns[AFTER] = as_array(taken.after)
         columns |= self._ledger.columns(taken.rows)
         by = list(columns)
-        raw = RawRows.of(pa.table(columns | self._raw(taken)))
+        raw = RawRows.of(columns | self._raw(taken))
         for name, runs in self._runs.items():
             runs.add(raw.only_panes() if name == ROWS_STATE else raw)
         if not self._lateness or self._watermark == EARLIEST:

@@ -67,7 +67,7 @@ class Panes:
         with self.journal.item():
             raw: dict[str, Any] = {"pane": pa.array(panes, pa.int64())}
             raw |= {**self.ledger.columns(batch), **self.aggregates.raw(batch)}
-            self.runs.add(RawRows.of(pa.table(raw)))
+            self.runs.add(RawRows.of(raw))
 
     def advance(self, watermark: int) -> None:
         """One item that lets go of what ends by then."""
@@ -226,8 +226,8 @@ def test_after_is_kept_apart_and_missing_means_all(objects: Objects) -> None:
     panes = Panes(objects)
     panes.add([0], [1], ["a"])
     with panes.journal.item():
-        raw = {"pane": [0, 0], "after": [5, 5], "key0": ["a", "b"], "v0": [2, 4]}
-        panes.runs.add(RawRows.of(pa.table(raw)))
+        raw: dict[str, Any] = {"pane": [0, 0], "after": [5, 5], "key0": ["a", "b"], "v0": [2, 4]}
+        panes.runs.add(RawRows.of({name: pa.array(column) for name, column in raw.items()}))
     by = ("pane", "after", "key0")
     found = [row[:4] for row in panes.rows(-100, 100, *by)]
     assert found == [(0, -(2**63), "a", 1), (0, 5, "a", 2), (0, 5, "b", 4)]

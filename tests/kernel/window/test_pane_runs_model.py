@@ -97,7 +97,7 @@ class Panes:
         main = self.runs["panes"]
         self.journal.stage(main, 0, lambda: setattr(self.aggregates, "types", types))
         for runs in self.runs.values():
-            runs.add(RawRows.of(pa.table(raw)))
+            runs.add(RawRows.of(raw))
 
     def let_go(self, watermark: int, fails: bool) -> None:
         """One item: the watermark rises."""
