@@ -33,6 +33,7 @@ from arkflow_kernel.placement_plan import PlacementPlan, Placing
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_ray.runtime.demands import Node, actor_options, demand, lacking
 from arkflow_ray.runtime.job_settings import JobSettings
+from arkflow_ray.runtime.ray_errors import first_line
 
 PLACEMENT_TIMEOUT_S: Final = 20.0
 """After so long without a place, the cluster is asked whether it lacks something (P6)."""
@@ -204,12 +205,15 @@ class Placement:
             if self._next is None:
                 self._next = asyncio.create_task(self._form())
                 self._forming.add(self._next)
-                self._next.add_done_callback(self._forming.discard)
+                self._next.add_done_callback(self._formed)
             seat.forming = self._next
         try:
             await asyncio.shield(seat.forming)
         except ResourceError as error:
             raise ResourceError(error.message) from None  # each chain has an error of its own
+        except RayError as error:
+            text = f"job '{self._job}' cannot be placed: Ray does not answer: {first_line(error)}"
+            raise ResourceError(text) from error
 
     async def lacking(self, seat: Seat) -> str | None:
         """What the cluster lacks for a seat's process; None if nothing."""
@@ -257,6 +261,12 @@ class Placement:
             return None
         ranked[0].wanted = True
         return ranked[0]
+
+    def _formed(self, task: asyncio.Task[None]) -> None:
+        """Perhaps nobody waits for it any more, so its error is taken here, too."""
+        self._forming.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     async def _form(self) -> None:
         """Make a group of all seats that wait. Raises `ResourceError`."""

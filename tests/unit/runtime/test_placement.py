@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from ray.exceptions import RaySystemError
 
 from arkflow_kernel.chain_slots import Amounts
 from arkflow_kernel.errors import ResourceError
@@ -184,6 +185,19 @@ def test_a_job_that_finds_no_place_says_what_is_lacking_and_leaves_nothing() -> 
         "job 'j' cannot be placed: it needs 3 CPU, and of the 1 CPU of the cluster 1 is free"
     )
     assert cluster.standing == []
+
+
+def test_a_ray_that_does_not_answer_is_told_and_not_a_fault_of_ours() -> None:
+    class Gone(Nodes):
+        """Its control service is down."""
+
+        def reserve(
+            self, bundles: Sequence[Amounts], strategy: str, labels: Mapping[str, str]
+        ) -> Any:
+            raise RaySystemError("no connection")
+
+    with pytest.raises(ResourceError, match="Ray does not answer: "):
+        asyncio.run(_all_seated(placement(Gone([8.0]))))
 
 
 def test_strict_spread_is_not_softened() -> None:
