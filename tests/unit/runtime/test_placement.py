@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from ray.exceptions import RaySystemError
+from ray.exceptions import RayError
 
 from arkflow_kernel.chain_slots import Amounts
 from arkflow_kernel.errors import ResourceError
@@ -194,7 +194,7 @@ def test_a_ray_that_does_not_answer_is_told_and_not_a_fault_of_ours() -> None:
         def reserve(
             self, bundles: Sequence[Amounts], strategy: str, labels: Mapping[str, str]
         ) -> Any:
-            raise RaySystemError("no connection")
+            raise RayError("no connection")
 
     with pytest.raises(ResourceError, match="Ray does not answer: "):
         asyncio.run(_all_seated(placement(Gone([8.0]))))
