@@ -17,6 +17,7 @@ from arkflow_kernel.job_availability import unavailable
 from arkflow_kernel.job_validation import validate_job
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import ReplayKind
+from arkflow_kernel.source_rules import source_issues
 from arkflow_kernel.stream_compiler import compile_stream
 from arkflow_ray.components.api import BuildContext, ComponentKind
 from arkflow_ray.components.building import (
@@ -24,6 +25,7 @@ from arkflow_ray.components.building import (
     component_model,
     replay_kind,
     stages_epochs,
+    subtasks_max,
 )
 from arkflow_ray.components.config_path import ConfigPath, parse_path, render_path
 from arkflow_ray.config.availability import availability_issues
@@ -152,9 +154,14 @@ def _stages_epochs(sink: SinkSpec) -> bool:
     return stages_epochs(sink.output_type, sink.config)
 
 
+def _subtasks_max(source: SourceSpec) -> int | None:
+    return subtasks_max(source.input_type, source.config)
+
+
 def _job_checks(job: JobSpec) -> Iterator[list[Issue]]:
     """What each check of a whole job says, at job-relative places."""
     yield validate_job(job, _stages_epochs, _replays)
+    yield list(source_issues(job, _subtasks_max))
     yield unavailable(job)
     yield list(time_column_issues(job))
 

@@ -14,7 +14,6 @@ from arkflow_kernel.job import JobSpec
 from arkflow_kernel.topology import Topology, is_aggregate
 
 JOINS: Final = "joins and aggregates"
-SCALE_OUT: Final = "scale-out"
 CLUSTERS: Final = "clusters"
 AUTOSCALING: Final = "autoscaling"
 
@@ -77,35 +76,6 @@ def _kind(kind: str) -> Finder:
     return _operators(lambda topology, name: topology.operators[name].kind == kind, "kind")
 
 
-def _parallel_ends(topology: Topology) -> list[str]:
-    """Sources and sinks that have the job's parallelism because they have none of their own."""
-    if topology.job.parallelism <= 1:
-        return []
-    ends = [op for op in topology.operators.values() if op.kind in ("source", "sink")]
-    return [operator.id for operator in ends if operator.parallelism is None]
-
-
-def _own_parallelism(kind: str) -> Finder:
-    def test(topology: Topology, name: str) -> bool:
-        operator = topology.operators[name]
-        return operator.kind == kind and (operator.parallelism or 1) > 1
-
-    return _operators(test, "parallelism")
-
-
-def _inherited_parallelism(topology: Topology) -> Iterator[str]:
-    if _parallel_ends(topology):
-        yield "parallelism"
-
-
-def _set_to_one(topology: Topology) -> str:
-    ends = _parallel_ends(topology)
-    text = f"Set `parallelism: 1` on {', '.join(map(repr, ends))}"
-    if any(topology.operators[name].kind == "source" for name in ends):
-        text += ", and `type: rebalance` or `partitioned: true` on the edges behind sources"
-    return f"{text}; the other operators keep the job's value"
-
-
 UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
     Unavailable("a join operator", JOINS, _kind("join")),
     Unavailable(
@@ -113,33 +83,6 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
         JOINS,
         _operators(lambda t, name: is_aggregate(t.operators[name]), "kind"),
     ),
-    *(
-        Unavailable(
-            f"a {kind} with parallelism above 1",
-            SCALE_OUT,
-            _own_parallelism(kind),
-            lambda _: "Set `parallelism: 1` here; the operators between may have more",
-        )
-        for kind in ("source", "sink")
-    ),
-    Unavailable(
-        "a job's parallelism above 1 for its sources and sinks",
-        SCALE_OUT,
-        _inherited_parallelism,
-        _set_to_one,
-    ),
-    Unavailable(
-        "resources per operator",
-        CLUSTERS,
-        _operators(lambda t, name: t.operators[name].resources is not None, "resources"),
-    ),
-    Unavailable("`resources`", CLUSTERS, _job(lambda j: j.resources is not None, "resources")),
-    Unavailable(
-        "a placement other than `colocated`",
-        CLUSTERS,
-        _job(lambda j: j.placement != "colocated", "placement"),
-    ),
-    Unavailable("`rescale`", CLUSTERS, _job(lambda j: j.rescale, "rescale")),
     Unavailable(
         "automatic rebalancing",
         CLUSTERS,
@@ -155,7 +98,6 @@ __all__ = [
     "AUTOSCALING",
     "CLUSTERS",
     "JOINS",
-    "SCALE_OUT",
     "UNAVAILABLE",
     "Unavailable",
     "unavailable",

@@ -32,8 +32,8 @@ def source_issues(job: JobSpec, subtasks_max: SubtasksMax) -> Iterator[Issue]:
         if operator.parallelism is None:
             given = f"source '{operator.id}' gets from the job parallelism"
         if most == 1:
-            text = f"{given} {wanted}, and input '{source.input_type}' can only be read by one "
-            text += "subtask: set `parallelism: 1` here"
+            text = f"{given} {wanted}, and input '{source.input_type}', as it is configured, can "
+            text += "only be read by one subtask: set `parallelism: 1` here"
         else:
             text = f"{given} {wanted}, and its input can be shared by {most}: set it to {most} at "
             text += "most, or give the input more splits"

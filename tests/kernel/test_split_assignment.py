@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import SourceError
 from arkflow_kernel.ids import (
     ChainId,
@@ -24,7 +25,6 @@ from arkflow_kernel.snapshot import (
     ChainSnapshot,
     RestoredChain,
     RestoredJob,
-    RoundKind,
     SplitTime,
 )
 from arkflow_kernel.split_assignment import SplitShare, assigned, paced_share, restored_share

@@ -114,9 +114,7 @@ class GenerateReader:
         self._copies: pa.RecordBatch | None = None
         self._start_ns: int | None = None
         self._step = config.splits
-        self._parts = [
-            _Part(name, k, _rows_of(config, k)) for k, name in enumerate(config.names)
-        ]
+        self._parts = [_Part(name, k, _rows_of(config, k)) for k, name in enumerate(config.names)]
 
     @property
     def replay(self) -> ReplayKind:

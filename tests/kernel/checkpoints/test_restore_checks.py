@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
-from arkflow_kernel.ids import EventTimeMs, JobId, SplitId, WallMs
+from arkflow_kernel.ids import EventTimeMs, JobId, SplitId, SubtaskIndex, TaskId, WallMs
 from arkflow_kernel.job_plan_record import plan_of
 from arkflow_kernel.job_record import CheckpointEntry
 from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.restore_checks import Fit, fit, inconsistency
 from arkflow_kernel.snapshot import CheckpointRecord, SplitTime
 from arkflow_kernel.testing.log_world import graph_of, record_of
@@ -162,3 +163,81 @@ def test_a_run_outside_of_what_its_record_lists_makes_it_unusable() -> None:
     )
     twice = replace(record, chains=(*record.chains[:2], record.chains[1]))
     assert inconsistency(entry_of(graph, twice), None) == "it lists chain 'count-0' more than once"
+
+
+# --- sources with several subtasks ---------------------------------------------------------------
+
+
+def sources_of(parallelism: int, graph: ExecutionGraph | None = None) -> ExecutionGraph:
+    """The job with so many subtasks of its source `in`."""
+    graph = graph_of() if graph is None else graph
+    read, *rest = graph.chains
+    chains = [
+        replace(
+            read,
+            chain=type(read.chain)(f"in-{i}"),
+            tasks=(TaskId(f"in-{i}"),),
+            subtask=SubtaskIndex(i),
+            parallelism=parallelism,
+        )
+        for i in range(parallelism)
+    ]
+    return replace(graph, chains=(*chains, *rest))
+
+
+def read_by(parallelism: int) -> CheckpointRecord:
+    """Subtask i has read split `s<i>`, at time 10 * (i + 1), and has said a time below."""
+    record = record_of(sources_of(parallelism), 1, 1)
+    chains = list(record.chains)
+    for i in range(parallelism):
+        split = SplitId(f"s{i}")
+        chains[i] = replace(
+            chains[i],
+            sources=(SplitPosition(split, {"row": i}),),
+            times=(SplitTime(split, EventTimeMs(10 * (i + 1))),),
+            watermark=EventTimeMs(10 * (i + 1) - 5),
+        )
+    return replace(record, chains=tuple(chains))
+
+
+def test_every_subtask_of_a_source_gets_the_splits_and_times_of_all() -> None:
+    """K5: which are its own is decided when the source was listed."""
+    for before, after in ((1, 3), (3, 1), (3, 3), (2, 5), (5, 2)):
+        record = read_by(before)
+        entry = entry_of(sources_of(before), record)
+        assert inconsistency(entry, None) is None
+        found = fit(entry, sources_of(after), job=JOB)
+        assert found.refusals == ()
+        reading = found.chains[:after]
+        assert [chain.chain for chain in reading] == [f"in-{i}" for i in range(after)]
+        for chain in reading:
+            assert chain.sources == tuple(p for c in record.chains for p in c.sources)
+            assert chain.times == tuple(t for c in record.chains for t in c.times)
+            assert chain.watermark == 5, "no split that it may get is behind what it says"
+
+
+def test_subtasks_of_a_source_that_were_finished_stay_so_only_while_their_number_does() -> None:
+    """B8: and then all of them must have been."""
+    record = read_by(2)
+    first = replace(record.chains[0], finished=True)
+    entry = entry_of(sources_of(2), replace(record, chains=(first, *record.chains[1:])))
+
+    def finished(parallelism: int) -> list[bool]:
+        chains = fit(entry, sources_of(parallelism), job=JOB).chains
+        return [chain.finished for chain in chains[:parallelism]]
+
+    assert finished(2) == [True, False]
+    assert finished(3) == [False] * 3
+    assert finished(1) == [False]
+    both = [replace(chain, finished=True) for chain in record.chains[:2]]
+    entry = entry_of(sources_of(2), replace(record, chains=(*both, *record.chains[2:])))
+    assert finished(3) == [True] * 3
+
+
+def test_a_split_in_the_parts_of_two_chains_makes_a_record_unusable() -> None:
+    """M2, K5"""
+    record = read_by(2)
+    twice = replace(record.chains[1], sources=record.chains[0].sources)
+    chains = (record.chains[0], twice, *record.chains[2:])
+    entry = entry_of(sources_of(2), replace(record, chains=chains))
+    assert inconsistency(entry, None) == "split 's0' is in the chains 'in-0', 'in-1'"

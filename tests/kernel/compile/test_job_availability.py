@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from arkflow_kernel.job import JobSpec, StreamSpec
-from arkflow_kernel.job_validation import UNAVAILABLE, unavailable, validate_job
+from arkflow_kernel.job_validation import UNAVAILABLE, unavailable
 from arkflow_kernel.stream_compiler import compile_stream
 from arkflow_kernel.topology import Topology
 
@@ -41,8 +41,6 @@ CASES = [
         "operators[1].kind",
         "joins and aggregates",
     ),
-    (_with(parallelism=2), "parallelism", "scale-out"),
-    (_operator(0, parallelism=2), "operators[0].parallelism", "scale-out"),
     (_with(rebalance={"mode": "auto"}), "rebalance", "clusters"),
     (_with(autoscale={"max": 4}), "autoscale", "autoscaling"),
     (_with(node_ids=["a"]), "node_ids", "clusters"),
@@ -66,35 +64,6 @@ def test_every_row_of_the_table_is_tested(job: Jobs) -> None:
     assert unseen == []
 
 
-def test_a_jobs_parallelism_is_one_error_that_names_every_source(job: Jobs) -> None:
-    [issue] = unavailable(job(_with(parallelism=4)))
-    assert issue.path == "parallelism"
-    assert issue.message == (
-        "a job's parallelism above 1 for its sources is not available in this release; it comes "
-        "with scale-out. Set `parallelism: 1` on 'gates', and `type: rebalance` or "
-        "`partitioned: true` on the edges behind them; the other operators keep the job's value"
-    )
-
-
-def test_following_the_advice_on_parallelism_makes_the_job_right(job: Jobs) -> None:
-    def change(entry: dict[str, Any]) -> None:
-        entry["parallelism"] = 4
-        entry["operators"][0]["parallelism"] = 1
-        entry["edges"][0]["type"] = "rebalance"
-
-    assert [*validate_job(job(change)), *unavailable(job(change))] == []
-
-
-def test_an_own_value_of_a_source_lifts_the_error_of_the_job(job: Jobs) -> None:
-    def change(entry: dict[str, Any]) -> None:
-        entry["parallelism"] = 4
-        entry["operators"][0]["parallelism"] = 3
-
-    [issue] = unavailable(job(change))
-    assert issue.path == "operators[0].parallelism"
-    assert issue.message.endswith("Set `parallelism: 1` here; the operators behind may have more")
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -108,6 +77,8 @@ def test_an_own_value_of_a_source_lifts_the_error_of_the_job(job: Jobs) -> None:
         _edge(partitioned=True),
         _map(parallelism=2),
         _operator(2, parallelism=2),
+        _operator(0, parallelism=2),
+        _with(parallelism=2),
         _map(stateful=True, key_field="k"),
         _map(chain=False),
         _map(kind="window", config=WINDOW),

@@ -44,11 +44,9 @@ def test_what_comes_later_is_refused_with_that_sentence(
 @pytest.mark.parametrize(
     ("old", "new", "path"),
     [
-        ("version: 1", "version: 1\n    parallelism: 2", "jobs[0].parallelism"),
         ("version: 1", "version: 1\n    rebalance: {mode: auto}", "jobs[0].rebalance"),
         ("version: 1", "version: 1\n    node_ids: [a]", "jobs[0].node_ids"),
         ("version: 1", "version: 1\n    transport: ray", "jobs[0].transport"),
-        ("kind: source", "kind: source, parallelism: 2", "jobs[0].operators[0].parallelism"),
     ],
 )
 def test_what_comes_later_in_a_job_is_refused_with_that_sentence(
