@@ -13,8 +13,11 @@ from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 if TYPE_CHECKING:
+    from arkflow_kernel.job import JobSpec
     from arkflow_kernel.plan import ExecutionGraph
     from arkflow_ray.config.project import CheckedJob
+
+    Planned = tuple[ExecutionGraph, JobSpec | None]
 
 THREADS_PER_CHAIN = 1
 """Threads of Arrow's pools in a chain's process: its lanes already overlap (R2)."""
@@ -46,16 +49,14 @@ def launch(
     secret that is not set, `StoreError` for a checkpoint root that is refused. What goes wrong
     later is in the jobs' outcomes.
     """
-    graphs = [job.graph for job in jobs if job.graph is not None]
-    assert len(graphs) == len(jobs), "only jobs without mistakes can be started"
+    planned = [(job.graph, job.job) for job in jobs if job.graph is not None]
+    assert len(planned) == len(jobs), "only jobs without mistakes can be started"
     if settings.inline:
-        return _inline(graphs, settings, lines)
-    return _on_ray(graphs, settings, lines, on_phase)
+        return _inline(planned, settings, lines)
+    return _on_ray(planned, settings, lines, on_phase)
 
 
-def _inline(
-    graphs: list["ExecutionGraph"], settings: RunSettings, lines: LineOutput
-) -> RunningJobs:
+def _inline(planned: list["Planned"], settings: RunSettings, lines: LineOutput) -> RunningJobs:
     from arkflow_kernel.inline import InlineRunner
     from arkflow_ray.runtime.clock import SystemClock
     from arkflow_ray.runtime.components import RegistryComponents
@@ -64,12 +65,12 @@ def _inline(
 
     running, stores = [], InlineStores()
     try:
-        for graph in graphs:
+        for graph, spec in planned:
             secrets = _secrets(graph, settings.environment)
             components = RegistryComponents(secrets, lines, graph.job)
             store = stores.open(graph)
             runner = InlineRunner(components, SystemClock(), store=store, caller=ThreadCaller())
-            running.append(RunningJob(graph, runner.run_job(graph, settings.choice)))
+            running.append(RunningJob(graph, runner.run_job(graph, settings.choice), spec))
     except BaseException:
         stores.close()
         raise
@@ -77,7 +78,7 @@ def _inline(
 
 
 def _on_ray(
-    graphs: list["ExecutionGraph"],
+    planned: list["Planned"],
     settings: RunSettings,
     lines: LineOutput,
     on_phase: Callable[[str], None],
@@ -87,18 +88,23 @@ def _on_ray(
     from arkflow_ray.runtime.ray_job import RayRunner
     from arkflow_ray.runtime.ray_session import open_session
 
-    secrets = [_secrets(graph, settings.environment) for graph in graphs]
+    secrets = [_secrets(graph, settings.environment) for graph, _ in planned]
     session = open_session(settings.address, on_phase)
     running: list[RunningJob] = []
     try:
-        chains = sum(len(graph.chains) for graph in graphs)
+        chains = sum(len(graph.chains) for graph, _ in planned)
         on_phase(f"creating {chains} chain actor{'s' if chains != 1 else ''}")
-        for graph, values in zip(graphs, secrets, strict=True):
+        for (graph, spec), values in zip(planned, secrets, strict=True):
             job_settings = JobSettings(
-                session.num_cpus, THREADS_PER_CHAIN, os.getcwd(), values, new_channel_folder()
+                session.num_cpus,
+                THREADS_PER_CHAIN,
+                os.getcwd(),
+                values,
+                new_channel_folder(),
+                ours=session.started,
             )
             runner = RayRunner(job_settings, lines)
-            running.append(RunningJob(graph, runner.run_job(graph, settings.choice)))
+            running.append(RunningJob(graph, runner.run_job(graph, settings.choice), spec))
     except BaseException:
         for job in running:
             job.cancel()  # in a Ray that is not ours, it would go on

@@ -121,3 +121,15 @@ def test_the_partitioned_job_numbers_the_large_orders_of_each_country(
     assert sum(len(of_one) for of_one in places.values()) == 262
     assert len(places) == 6
     assert all(of_one == list(range(1, len(of_one) + 1)) for of_one in places.values())
+
+
+def test_the_parallel_job_prints_every_hundredth_order_of_each_country(
+    folder: pathlib.Path,
+) -> None:
+    numbers: dict[object, list[object]] = {}
+    for row in run(folder, "parallel"):
+        numbers.setdefault(row["country"], []).append(row["number"])
+    assert len(numbers) == 6
+    assert sum(len(of_one) for of_one in numbers.values()) == 197
+    for of_one in numbers.values():
+        assert of_one == [100 * (place + 1) for place in range(len(of_one))]
