@@ -49,6 +49,7 @@ _HASHED_BY_WORDS_MAX = 128
 """Longer values are hashed one by one: a loop over words would run as long as the longest."""
 
 _PRIME = np.uint64(0x9E37_79B9_7F4A_7C15)
+_INVERSE = np.uint64(pow(int(_PRIME), -1, 2**64))
 _HALF = np.uint64(32)
 _NAN = np.array([np.nan]).view(np.uint64)[0]
 _TAILS: Words = np.array([(1 << (8 * n)) - 1 for n in range(9)], dtype=np.uint64)
@@ -75,8 +76,12 @@ class KeyPart:
         return sizes
 
 
-def canonical(values: AnyArray) -> KeyPart:
-    """The canonical form of a column. Raises `KeyTypeError` for a type that cannot be a key."""
+def canonical(values: AnyArray, hashes: Words | None = None) -> KeyPart:
+    """The canonical form of a column. Raises `KeyTypeError` for a type that cannot be a key.
+
+    `hashes` are the `combined_hashes` of keys of this column alone, if they are known: then no
+    bytes are hashed again.
+    """
     kind = key_type(values.type)
     nulls: Mask = nulls_of(values) if values.null_count else _NONE
     if pa.types.is_null(kind):
@@ -92,7 +97,7 @@ def canonical(values: AnyArray) -> KeyPart:
         numbers = _numbers(values.view(whole), whole).astype(np.int64)
         part = _tagged(KeyTag.TIME, numbers.view(np.uint64))
     else:
-        part = _bytes(values)
+        part = _bytes(values, hashes)
     if len(nulls):
         part.tags[nulls] = KeyTag.NULL
         part.words[nulls] = 0
@@ -130,11 +135,12 @@ def _floats(values: AnyArray) -> KeyPart:
     return KeyPart(np.where(whole, KeyTag.INT, KeyTag.FLOAT).astype(np.uint8), words)
 
 
-def _bytes(values: AnyArray) -> KeyPart:
+def _bytes(values: AnyArray, hashes: Words | None) -> KeyPart:
     if pa.types.is_decimal(values.type):
         values = values.view(pa.binary(values.type.byte_width))
     data = filled(values.cast(pa.large_binary()), b"")
-    return KeyPart(np.full(len(data), KeyTag.BYTES, dtype=np.uint8), hash_bytes(data), data)
+    tags = np.full(len(data), KeyTag.BYTES, dtype=np.uint8)
+    return KeyPart(tags, hash_bytes(data) if hashes is None else _words_of(hashes, tags), data)
 
 
 def hash_bytes(values: AnyArray) -> Words:
@@ -175,6 +181,13 @@ def combined_hashes(parts: tuple[KeyPart, ...]) -> Words:
         mixed = (hashes ^ part.words ^ (part.tags.astype(np.uint64) << np.uint64(56))) * _PRIME
         hashes = (mixed ^ (mixed >> _HALF)) * _PRIME
     return hashes
+
+
+def _words_of(hashes: Words, tags: Bytes) -> Words:
+    """The words of keys of one column: the inverse of `combined_hashes`."""
+    mixed = hashes * _INVERSE
+    mixed ^= mixed >> _HALF
+    return mixed * _INVERSE ^ (tags.astype(np.uint64) << np.uint64(56))
 
 
 def parts_joined(parts: Seq[KeyPart]) -> KeyPart:

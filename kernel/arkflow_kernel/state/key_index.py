@@ -37,12 +37,14 @@ class KeyColumn:
         return self._tags.room.nbytes + self._words.room.nbytes + ends + self._arena.room.nbytes
 
     def append(self, part: KeyPart, rows: Slots) -> None:
-        """Give the next slots to the values of these rows."""
+        """Give the next slots to the values of these rows, which rise."""
         before = self._tags.size
-        self._tags.append(part.tags[rows])
-        self._words.append(part.words[rows])
+        if len(rows) < len(part.words):  # else they are all, in order
+            part = part.take(rows)
+        self._tags.append(part.tags)
+        self._words.append(part.words)
         if part.data is not None:
-            self._append_bytes(taken(part.data, rows), before)
+            self._append_bytes(part.data, before)
         elif self._ends is not None:
             self._ends.extend_to(self._tags.size + 1, self._arena.size)
 

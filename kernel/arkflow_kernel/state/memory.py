@@ -37,7 +37,7 @@ from arkflow_kernel.state.keyed_runs import check_fits, layout_of, merged_run, r
 from arkflow_kernel.state.run_file import runs_of
 from arkflow_kernel.state.run_format import RunOwner, parsed_type
 from arkflow_kernel.state.run_rows import RunRows, Wanted, joined, widest
-from arkflow_kernel.state.sorted_run import SortedRun, merged
+from arkflow_kernel.state.sorted_run import SortedRun, live_rows
 from arkflow_kernel.state.spilled import SpilledEntries
 from arkflow_kernel.state.state_entries import in_pieces
 from arkflow_kernel.state.value_columns import FixedColumn, encoded_sizes
@@ -377,10 +377,11 @@ class MemoryState:
                 self._spilled.adopt(run.batch)
             self.live_keys, self.live_bytes = self._spilled.count()
             self._tracked = True
-        elif runs:
-            rows = merged(runs, keep_deleted=False)
-            self._table.load(rows)
-            self.live_keys, self.live_bytes = len(rows), rows.size_bytes()
+        else:
+            for rows in live_rows(runs):
+                self._table.load(rows)
+                self.live_keys += len(rows)
+                self.live_bytes += rows.size_bytes()
 
     # --- types, errors -------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from arkflow_kernel.errors import RestoreError
 from arkflow_kernel.state.arrow_numpy import AnyArray, as_array, raw
+from arkflow_kernel.state.growing import Words
 from arkflow_kernel.state.key_form import KeyPart, KeyTag, canonical, inexact, restored
 from arkflow_kernel.state.run_rows import RunRows
 
@@ -134,14 +135,16 @@ def knows(version: int) -> bool:
 def from_batch(batch: pa.RecordBatch, layout: RunLayout) -> RunRows:
     """The entries of a run's batch, or of some of its rows; the inverse of `to_batch`."""
     place, parts = 2, []
+    hashes = np.asarray(batch.column(1))
+    known = hashes if len(layout.types) == 1 else None
     for kind, integers in zip(layout.types, layout.integers, strict=True):
         wide = batch.column(place + 1) if integers else None
-        parts.append(_key_part(batch.column(place), wide, kind))
+        parts.append(_key_part(batch.column(place), wide, kind, known))
         place += 2 if integers else 1
     return RunRows(
         layout.types,
         np.asarray(batch.column(0)),
-        np.asarray(batch.column(1)),
+        hashes,
         tuple(parts),
         batch.column(place),
         np.asarray(batch.column(place + 1)) if layout.ttl else None,
@@ -167,10 +170,12 @@ _LARGE: dict[pa.DataType, pa.DataType] = {
 """Offsets of 64 bits: a run may hold more than 2 GiB of texts."""
 
 
-def _key_part(column: AnyArray, wide: AnyArray | None, kind: pa.DataType) -> KeyPart:
+def _key_part(
+    column: AnyArray, wide: AnyArray | None, kind: pa.DataType, hashes: Words | None
+) -> KeyPart:
     if column.type == _WIDE and pa.types.is_integer(kind):
         return _wide_part(column)
-    part = canonical(column)
+    part = canonical(column, hashes)
     if wide is None:
         return part
     integers = _wide_part(wide)

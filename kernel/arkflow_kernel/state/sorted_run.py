@@ -1,5 +1,6 @@
 """One immutable run: found by key, merged with others (S6, M7)."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from arkflow_kernel.state.growing import Mask, Slots
+from arkflow_kernel.state.key_form import KeyPart, parts_equal, parts_joined
 from arkflow_kernel.state.run_format import RunLayout, RunOwner, from_batch, laid_out, to_batch
 from arkflow_kernel.state.run_rows import NEVER, RunRows, Wanted, joined
 
@@ -91,6 +93,61 @@ class SortedRun:
 
 def newest(runs: Seq[SortedRun]) -> list[Mask]:
     """Per run, oldest first, which of its entries no newer run has another of."""
+    sizes = [len(run) for run in runs]
+    # A search costs more a key than a sort, and a sort sorts all of them.
+    looked_up = sum(number * size for number, size in enumerate(sizes))
+    masks = _by_sorting(runs) if looked_up > sum(sizes) else None
+    return _by_search(runs) if masks is None else masks
+
+
+def _by_sorting(runs: Seq[SortedRun]) -> list[Mask] | None:
+    """The same by one sort of all entries, which is quicker for many runs; None if two different
+    keys cannot be told apart so.
+    """
+    groups = np.concatenate([run.groups for run in runs]).astype(np.uint64)
+    hashes = np.concatenate([run.hashes for run in runs])
+    if len(groups) and groups.max() > _GROUP_MAX:
+        return None
+    keys = groups << _GROUP_SHIFT | hashes >> _HASH_SHIFT
+    order = np.argsort(keys, kind="stable")  # runs are sorted: little is left to do
+    doubled = np.flatnonzero(keys[order[1:]] == keys[order[:-1]])
+    older, newer = order[doubled], order[doubled + 1]
+    ends = np.cumsum([len(run) for run in runs])
+    if not _same_keys(runs, ends, older, newer):
+        return None
+    alone = np.ones(len(keys), np.bool_)
+    alone[older] = False
+    return np.split(alone, ends[:-1])
+
+
+_GROUP_SHIFT, _HASH_SHIFT = np.uint64(48), np.uint64(16)
+_GROUP_MAX = (1 << 16) - 1
+
+
+def _same_keys(runs: Seq[SortedRun], ends: Slots, mine: Slots, others: Slots) -> bool:
+    """Whether the entries at these places of all runs have the same keys, pair by pair."""
+    if not len(mine):
+        return True
+    mine_parts, other_parts = _parts_at(runs, ends, mine), _parts_at(runs, ends, others)
+    pairs = zip(mine_parts, other_parts, strict=True)
+    return all(bool(parts_equal(one, other).all()) for one, other in pairs)
+
+
+def _parts_at(runs: Seq[SortedRun], ends: Slots, places: Slots) -> list[KeyPart]:
+    """The keys at these places of all runs, as if these were one."""
+    order = np.argsort(places, kind="stable")
+    limits = np.searchsorted(places[order], [0, *ends])
+    pieces = []
+    for number, run in enumerate(runs):
+        inside = places[order[limits[number] : limits[number + 1]]]
+        pieces.append(run.at(inside - (ends[number] - len(run))).parts)
+    inverse = np.empty(len(places), np.int64)
+    inverse[order] = np.arange(len(places))
+    return [parts_joined(parts).take(inverse) for parts in zip(*pieces, strict=True)]
+
+
+def _by_search(runs: Seq[SortedRun]) -> list[Mask]:
+    """The same by looking for the keys of each run in all older ones."""
     masks = [np.ones(len(run), np.bool_) for run in runs]
     for number, run in enumerate(runs[1:], 1):
         keys = run.wanted()
@@ -98,6 +155,13 @@ def newest(runs: Seq[SortedRun]) -> list[Mask]:
             places = older.find(keys)
             mask[places[places >= 0]] = False
     return masks
+
+
+def live_rows(runs: Seq[SortedRun]) -> Iterator[RunRows]:
+    """The newest entry of each key that is not deleted, run by run; they are given oldest first."""
+    for run, mask in zip(runs, newest(runs), strict=True):
+        rows = run.rows()
+        yield rows.where(mask & ~rows.deleted)
 
 
 def merged(runs: Seq[SortedRun], *, keep_deleted: bool, wall_ms: int | None = None) -> RunRows:
@@ -144,4 +208,4 @@ def merge_due(sizes: Seq[int]) -> tuple[int, int] | None:
     return (1, len(sizes)) if len(sizes) > _RUNS_MAX else None
 
 
-__all__ = ["SortedRun", "merge_due", "merged", "newest"]
+__all__ = ["SortedRun", "live_rows", "merge_due", "merged", "newest"]
