@@ -125,7 +125,6 @@ class CoordinatorActor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._outcome: JobOutcome | None = None
         self._fault: BaseException | None = None
-        self._status = self._machine.status()
 
     async def run(self, settings: JobSettings, hold_ms: int = 0) -> JobOutcome:
         """Deploy the job and run it to its end. One call.
@@ -180,11 +179,11 @@ class CoordinatorActor:
         self._heard(report)
 
     async def view(self) -> CoordinatorView:
-        """The machine's last snapshot, and whom to look for when this process is gone."""
+        """The status, made only when somebody asks (K8), and whom to look for when this is gone."""
         processes = self._pool.processes
         chains = tuple(each.identity for each in processes if each.identity is not None)
         deployed = self._attempt.generation != NO_GENERATION
-        return CoordinatorView(self._status, self._where(), chains, deployed)
+        return CoordinatorView(self._machine.status(), self._where(), chains, deployed)
 
     async def stdout_actors(self) -> StdoutActors:
         """Whose rows are to be printed now (P9)."""
@@ -216,7 +215,6 @@ class CoordinatorActor:
             self._begin_attempt(deployed)
         for command in commands:
             self._perform(command)
-        self._status = self._machine.status()
 
     def _begin_attempt(self, deployed: list[DeployChain]) -> None:
         """All chains of an attempt are deployed at once: the plan at work is theirs (K2)."""
