@@ -2,11 +2,9 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.cluster_utils import Cluster
 
 from arkflow_kernel.errors import MemoryBudgetError
 from arkflow_kernel.protocol import OutcomeKind
 from tests.integration.running_jobs import Printed, Start
 
-MIB = 1024 * 1024
+REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 120.0
 
 JOB = """
@@ -59,32 +56,42 @@ ENDLESS = """input_type: generate
         config: {context: '{"n": 1}', interval: 10ms}
         codec: json"""
 
-# Asks a cluster what is in it; a process of its own, for this one is connected elsewhere.
-LOOK = """
-import json, sys, ray
-from ray.util.placement_group import placement_group_table
-ray.init(sys.argv[1], log_to_driver=False, logging_level="ERROR")
-groups = [each for each in placement_group_table().values() if each["state"] != "REMOVED"]
-nodes = {node["NodeID"]: node["Resources"] for node in ray.nodes() if node["Alive"]}
-print(json.dumps({"groups": [each["name"] for each in groups], "nodes": nodes}))
-"""
+
+class TwoNodes:
+    """A cluster with a head, and a node with two `tpu` and the label `zone=b`."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.integration.two_nodes"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+        )
+        self.address = self._line()
+        assert self.address, "the cluster did not come up"
+
+    def look(self) -> dict[str, Any]:
+        """Its placement groups by name, and what each of its nodes has."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        found: dict[str, Any] = json.loads(self._line())
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate(timeout=DEADLINE_S)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
 
 
 @dataclass
 class Nodes:
     """A cluster of two nodes, and the runs of this program on it."""
 
-    cluster: Cluster
+    cluster: TwoNodes
     folder: Path
     programs: list["subprocess.Popen[str]"] = field(default_factory=list)
-
-    def look(self) -> dict[str, Any]:
-        """Its placement groups by name, and what each of its nodes has."""
-        command = [sys.executable, "-c", LOOK, self.cluster.address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
 
     def start(self, text: str) -> "subprocess.Popen[str]":
         """`arkflow-ray run` of these jobs on the cluster."""
@@ -112,7 +119,7 @@ class Nodes:
 
     def with_resource(self, name: str) -> set[str]:
         """The nodes that have a resource."""
-        return {node for node, has in self.look()["nodes"].items() if name in has}
+        return {node for node, has in self.cluster.look()["nodes"].items() if name in has}
 
 
 def job(subtasks: int = 1, source: str = FINITE, **keys: str) -> str:
@@ -126,25 +133,15 @@ def job(subtasks: int = 1, source: str = FINITE, **keys: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A head, and a node with two `tpu` and a label."""
-    folder = tempfile.mkdtemp(prefix="afr-")
-    common: dict[str, Any] = {"num_cpus": 8, "object_store_memory": 128 * MIB}
-    found = Cluster(
-        initialize_head=True,
-        head_node_args=common | {"temp_dir": folder, "include_dashboard": False},
-    )
-    try:
-        found.add_node(**common, resources={"tpu": 2}, labels={"zone": "b"})
-        found.wait_for_nodes()
-        yield found
-    finally:
-        found.shutdown()  # type: ignore[no-untyped-call]
-        shutil.rmtree(folder, ignore_errors=True)
+def cluster() -> Iterator[TwoNodes]:
+    """The cluster of all tests here."""
+    found = TwoNodes()
+    yield found
+    found.close()
 
 
 @pytest.fixture
-def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Nodes]:
+def nodes(cluster: TwoNodes, tmp_path: Path) -> Iterator[Nodes]:
     """The cluster; what a test left running on it is killed."""
     found = Nodes(cluster, tmp_path)
     yield found
@@ -185,7 +182,7 @@ def test_the_strategy_says_on_how_many_nodes_two_subtasks_are(
 ) -> None:
     """P6: with two nodes, subtasks are spread over both, unless they shall be packed."""
     assert len(nodes.nodes_of_rows(job(2, placement=placement))) == count
-    assert nodes.look()["groups"] == [], "groups go with their job"
+    assert nodes.cluster.look()["groups"] == [], "groups go with their job"
 
 
 @pytest.mark.timeout(300)
@@ -212,7 +209,7 @@ def test_a_job_that_cannot_be_placed_says_what_is_missing(
     assert program.returncode == 1, err
     assert "job 'places' cannot be placed: " in err
     assert lack in " ".join(err.split())
-    assert nodes.look()["groups"] == []
+    assert nodes.cluster.look()["groups"] == []
 
 
 @pytest.mark.timeout(300)
@@ -221,10 +218,10 @@ def test_a_driver_that_is_killed_leaves_no_group(nodes: Nodes) -> None:
     program = nodes.start(job(2, ENDLESS))
     assert program.stdout is not None
     assert program.stdout.readline()
-    (group,) = nodes.look()["groups"]
+    (group,) = nodes.cluster.look()["groups"]
     assert group.startswith("arkflow-")
     program.kill()
-    until(lambda: nodes.look()["groups"] == [])
+    until(lambda: nodes.cluster.look()["groups"] == [])
 
 
 BUSY = """
