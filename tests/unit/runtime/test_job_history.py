@@ -1,9 +1,15 @@
 """A job's status over several coordinators is one story (P8)."""
 
 from arkflow_kernel.errors import StoreError
-from arkflow_kernel.ids import CheckpointId, MonotonicMs, WallMs
+from arkflow_kernel.ids import CheckpointId, MonotonicMs, OperatorId, WallMs
 from arkflow_kernel.ports import Moment
-from arkflow_kernel.protocol import CheckpointStatus, JobState, JobStatus, Transition
+from arkflow_kernel.protocol import (
+    CheckpointStatus,
+    JobState,
+    JobStatus,
+    RescaleStatus,
+    Transition,
+)
 from arkflow_ray.observability.story import JobStory
 from arkflow_ray.runtime.job_history import JobHistory
 
@@ -63,3 +69,23 @@ def test_what_was_said_of_checkpoints_stays_until_there_is_something_newer() -> 
     joined = history.joined(status(checkpoints=newer)).checkpoints
     assert joined is not None
     assert joined.last == 8
+
+
+def rescale(number: int, phase: str) -> RescaleStatus:
+    return RescaleStatus(number, {OperatorId("count"): 2}, phase, NOW)
+
+
+def test_rescales_are_counted_on_and_the_last_one_that_was_over_is_still_told() -> None:
+    history = JobHistory()
+    history.lost(history.joined(status(rescale=rescale(2, "done"))), "it died", NOW)
+    assert history.joined(status()).rescale == rescale(2, "done")
+    assert history.joined(status(rescale=rescale(1, "round"))).rescale == rescale(3, "round")
+
+
+def test_a_rescale_that_was_under_way_is_lost_with_its_coordinator() -> None:
+    history = JobHistory()
+    history.lost(history.joined(status(rescale=rescale(2, "round"))), "it died", NOW)
+    nothing = history.joined(status())
+    assert nothing.rescale is None
+    history.lost(nothing, "it died too", NOW)
+    assert history.joined(status(rescale=rescale(1, "done"))).rescale == rescale(3, "done")
