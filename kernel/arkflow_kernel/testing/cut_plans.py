@@ -6,12 +6,16 @@ operators; what is fused may differ by that, too.
 """
 
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from arkflow_kernel.graph import build_graph
+from arkflow_kernel.ids import ChainId
 from arkflow_kernel.job import JobSpec
-from arkflow_kernel.plan import ExecutionGraph
+from arkflow_kernel.plan import ChainPlan, ExecutionGraph
+from arkflow_kernel.ports import Split
+from arkflow_kernel.snapshot import RestoredChain
+from arkflow_kernel.split_assignment import SplitShare, assigned
 from arkflow_kernel.testing.cut_scenario import (
     CHAINS_MAX,
     CHANNELS_MAX,
@@ -22,6 +26,9 @@ from arkflow_kernel.testing.cut_scenario import (
 )
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.scenario import Scenario
+from arkflow_kernel.testing.sim_order import Head, head_of
+from arkflow_kernel.testing.sim_parts import SourceScript
+from arkflow_kernel.testing.sim_rows import split_name
 
 PLANS_MAX: Final = 4
 """Plans of one job."""
@@ -43,9 +50,20 @@ class DrawnPlans(DrawnCounts):
 
 @dataclass(frozen=True)
 class RescaleScenario(Scenario):
-    """A job that may be rescaled; `plans` are all its plans."""
+    """A job that may be rescaled: all its plans, and its sources with all their splits."""
 
     plans: tuple[ExecutionGraph, ...] = ()
+    whole: dict[Head, SourceScript] = field(default_factory=dict)
+
+    def script(self, chain: ChainId) -> SourceScript:
+        """Any subtask may be given any split of its source."""
+        return self.whole[head_of(chain)]
+
+    def _share(self, plan: ChainPlan, restored: RestoredChain) -> SplitShare:
+        script, finished = self.script(plan.chain), restored.finished_subtasks
+        splits = [Split(split_name(n), script.rows(n)) for n in sorted(script.sizes)]
+        found = splits if len(finished) < plan.parallelism else []
+        return assigned(found, restored.sources, plan.parallelism, finished)[plan.subtask]
 
 
 def draw_rescale_scenario(dice: Dice) -> RescaleScenario:
@@ -61,7 +79,21 @@ def draw_rescale_scenario(dice: Dice) -> RescaleScenario:
             break
     drawn = with_cut_parts(dice, graph)
     known = {each.name: getattr(drawn, each.name) for each in fields(drawn)}
-    return RescaleScenario(**known, plans=(graph, *others))
+    whole = _whole(drawn.sources)
+    known["sources"] = {
+        chain: replace(whole[head_of(chain)], sizes=script.sizes)
+        for chain, script in drawn.sources.items()
+    }
+    return RescaleScenario(**known, plans=(graph, *others), whole=whole)
+
+
+def _whole(sources: dict[ChainId, SourceScript]) -> dict[Head, SourceScript]:
+    """By source, the script of its first subtask with the splits of all of them."""
+    found: dict[Head, SourceScript] = {}
+    for chain, script in sources.items():
+        known = found.setdefault(head_of(chain), script)
+        found[head_of(chain)] = replace(known, sizes={**known.sizes, **script.sizes})
+    return found
 
 
 def _others(dice: Dice, job: dict[str, Any], graph: ExecutionGraph) -> list[ExecutionGraph]:
@@ -93,7 +125,7 @@ def _fits(graph: ExecutionGraph, chains: int, channels: int) -> bool:
 def _rescale(dice: Dice, job: dict[str, Any]) -> None:
     """Give another parallelism to one operator, and to those that stand one to one with it."""
     specs = {spec["id"]: spec for spec in job["operators"]}
-    name = dice.pick([spec["id"] for spec in job["operators"] if spec["kind"] != "source"])
+    name = dice.pick([spec["id"] for spec in job["operators"]])
     before, after = specs[name]["parallelism"], dice.pick([1, 2, 3])
     alike, found = {name}, [name]
     while found:
@@ -109,7 +141,7 @@ def _rescale(dice: Dice, job: dict[str, Any]) -> None:
 
 
 def _valid(job: dict[str, Any]) -> bool:
-    """Whether its edges allow it (G2, G4), and no source has other subtasks than were drawn."""
+    """Whether its edges allow it (G2, G4)."""
     many = {spec["id"]: spec["parallelism"] for spec in job["operators"]}
     for edge in job["edges"]:
         below, above = many[edge["to"]], many[edge["from"]]

@@ -62,6 +62,8 @@ class RescaleChain(CutChain):
             self._failed_upto = max(self._failed_upto, event.state.failed_upto, key=int)
             self._stops |= event.state.desired in (Desired.STOP, Desired.DRAIN)
         super()._handle(event)
+        if self.outcome is None and not self._holds(self._cut) and self.task._flow.rounds.holds:
+            raise ViolationError(f"{self.name} is held by round {self._cut}, which has failed (K2)")
 
     def _perform(self, command: ChainCommand) -> None:
         if isinstance(command, ReadSource):
@@ -70,7 +72,8 @@ class RescaleChain(CutChain):
 
     def _submitted(self, command: Submit) -> None:
         item = command.item
-        if isinstance(item, TickItem) or self.plan.source and not isinstance(item, SealItem):
+        works = self.plan.source is not None and not isinstance(item, SealItem)
+        if works or isinstance(item, TickItem):
             self._must_go_on(f"submits a {type(item).__name__}")
         super()._submitted(command)
         if isinstance(item, SealItem) and item.checkpoint in self._rescales:
@@ -89,7 +92,7 @@ class RescaleChain(CutChain):
         envelope = command.envelope
         if isinstance(envelope, Barrier) and envelope.round_id in self._rescales:
             self._said[command.channel] = envelope.round_id
-        elif self.plan.source and isinstance(envelope, Data | Watermark | Idle):
+        elif self.plan.source is not None and isinstance(envelope, Data | Watermark | Idle):
             said = self._said.get(command.channel, NO_CHECKPOINT)
             if self._holds(said):
                 kind = type(envelope).__name__

@@ -68,7 +68,9 @@ TRIES_MAX: Final = 2
 
 
 class RescaleRun(CutRun):
-    """One coordinator. `pool` has the processes of chains by name, `kept` those not yet taken."""
+    """One coordinator. Of the processes of chains, by the names that they have: `_kept` are those
+    that no chain of the attempt has, `_used` those that were given one, `_taken` what runs in them.
+    """
 
     chain_kind = RescaleChain
     job: "RescaleJob"
@@ -86,6 +88,7 @@ class RescaleRun(CutRun):
         self._recorded = False
         self._kept: set[ChainId] = set()
         self._taken: set[ChainId] = set()
+        self._used: set[ChainId] = set()
         self._tries = 0
         self._on_trial = False
         self._gone: set[ChainId] = set()
@@ -231,7 +234,7 @@ class RescaleRun(CutRun):
         if self._tries > TRIES_MAX and self._on_trial:
             raise ViolationError(f"attempt {self._tries} of a plan without a checkpoint (K2)")
         self._kept |= self._taken
-        self._taken = set()
+        self._taken, self._used = set(), set()
         super()._new_attempt(generation)
 
     def _is_new(self) -> bool:
@@ -261,8 +264,9 @@ class RescaleRun(CutRun):
         if planned != command.plan:
             raise ViolationError(f"{name} is deployed by a plan that was not claimed (K2, M1)")
         host = name if command.host is None else command.host
-        if command.host is not None and host not in self._kept:
+        if host in self._used:
             raise ViolationError(f"{name} is to run in the process of {host}, which is taken (K2)")
+        self._used.add(host)
         self._kept.discard(host)
         self._taken.add(name)
 

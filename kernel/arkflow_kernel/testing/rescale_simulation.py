@@ -23,7 +23,7 @@ PROBES: Final = (
     *("restored to another plan", "record rescale", "resumed with another plan"),
     *(f"edge {kind.value}" for kind in EdgeKind if kind is not EdgeKind.LATE),
     *(f"run {kind.value}" for kind in OutcomeKind),
-    *("keeps state", "two stateful operators", "several lanes", "at least once"),
+    *("keeps state", "several lanes", "at least once"),
     *("zombie", "log FencedError", "published again", "restored tokens", "control lost"),
     *("drain", "stop", "savepoint", "power failure", "already finished"),
 )
@@ -39,7 +39,10 @@ class RescaleLife(Life):
 
     def __init__(self, simulation: "RescaleSimulation") -> None:
         self._rescales: list[int] = []
+        self._point: str | None = None
         super().__init__(simulation)
+        self._faults = self._dice.pick([0, 1, 1, 2, 3, 5])
+        self._odds = self._dice.pick([150, 400, 900])
 
     def _plan_run(self) -> None:
         super()._plan_run()
@@ -55,14 +58,18 @@ class RescaleLife(Life):
 
     def _arm(self, point: str) -> None:
         """Each seed has a step of a rescale at which somebody is sure to die, if it comes to it."""
-        super()._arm(point)
-        self._job.faults.arm(POINTS[self._simulation.seed % len(POINTS)])
+        del point
+        self._point = POINTS[self._simulation.seed % len(POINTS)]
+        self._job.faults.arm(self._point)
         self._rescales = [self._job.steps + self._dice.pick([40, 80, 140])]
 
     def _ask_if_due(self) -> None:
         super()._ask_if_due()
         job, run = self._job, self._job.current
         assert isinstance(run, RescaleRun)
+        if self._point is not None and not self._rescales:
+            killed = self._probes[f"killed {self._point}"]
+            self._rescales = [] if killed else [job.steps + 100]
         if not self._rescales or job.steps < self._rescales[0]:
             return
         if run.headless or run.outcome is not None:
@@ -89,7 +96,7 @@ class RescaleSimulation(CutSimulation):
     """One seed."""
 
     job_kind = RescaleJob
-    asks = (*[Ask.NOTHING] * 6, *[Ask.STOP] * 2, *Ask)
+    asks = (*[Ask.NOTHING] * 9, Ask.STOP, *Ask)
     file = FILE
 
     def _drawn(self) -> Scenario:
