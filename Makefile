@@ -76,14 +76,14 @@ wheel: $(VENV)/.installed
 
 # The oldest versions that pyproject.toml promises: what is installed is exactly constraints-lower.txt.
 lower: $(LOWER)/.installed
-	$(LOWER)/bin/pytest -q $(LOWER_TESTS)
+	$(LOWER)/bin/pytest -q $(PARALLEL) $(LOWER_TESTS)
 	$(LOWER)/bin/arkflow-ray run --inline examples/demo.yaml
 
 $(LOWER)/.installed: pyproject.toml constraints-lower.txt
 	$(call make_venv,$(LOWER))
 	@echo "installing the versions of constraints-lower.txt into $(LOWER)"
 	@$(LOWER)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lower.txt \
-		-e . duckdb hypothesis pytest pytest-timeout
+		-e . duckdb hypothesis pytest pytest-timeout pytest-xdist
 	@touch $@
 
 # Take the newest versions: a fresh environment, frozen. Read the diff, run `make test`, commit.
