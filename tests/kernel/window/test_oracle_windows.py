@@ -74,9 +74,10 @@ def drawn(draw: st.DrawFn, kind: str, policy: str) -> Drawn:
         seed=draw(st.integers(0, 10_000)),
         pause_every=draw(st.sampled_from([0, 2, 5])),
         memory_bytes=draw(st.sampled_from([None, 1])),
+        reading=draw(st.sampled_from([1, 1, 2, 3])),
     )
     if len(sources) == 1 and draw(st.booleans()):
-        plan = replace(plan, parallelism=1, fused=True)
+        plan = replace(plan, parallelism=1, reading=1, fused=True)
         partitions = tuple(tuple(replace(row, k=0) for row in rows) for rows in partitions)
     death = st.builds(Death, st.integers(0, 4), st.integers(0, 60))
     deaths = [draw(death) for _ in range(draw(st.sampled_from([0, 1, 1, 2])))]

@@ -22,6 +22,7 @@ from arkflow_kernel.ports import (
     ReplayKind,
     SourceBatch,
     SourceEnded,
+    Split,
     SplitPosition,
     WriteReceipt,
 )
@@ -45,6 +46,7 @@ class Plan:
     `sources` gives for each source operator which partitions it reads. `batch_rows` bounds each
     batch, the dice of `seed` choose its size and its partition. A fused window is in the chain of
     the one source, and knows no keys. `memory_bytes` is what the window may hold in memory.
+    `reading` is the number of subtasks of each source: its partitions are their splits (K5).
     """
 
     sources: tuple[tuple[int, ...], ...] = ((0,),)
@@ -55,6 +57,7 @@ class Plan:
     seed: int = 0
     pause_every: int = 0
     memory_bytes: int | None = None
+    reading: int = 1
 
 
 class PartitionedSource:
@@ -70,8 +73,15 @@ class PartitionedSource:
         self._next = dict.fromkeys(partitions, 0)
         self._reads = 0
 
+    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
+        """The partitions."""
+        del restored
+        return [Split(SplitId(str(n)), len(rows)) for n, rows in self._partitions.items()]
+
     def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         """Continue."""
+        if assigned is not None:
+            self._next = dict.fromkeys(map(int, assigned), 0)
         for position in restored:
             row = position.position["row"]
             assert isinstance(row, int)
@@ -110,7 +120,7 @@ class PartitionedSource:
         """Nothing is held."""
 
     def _open(self) -> list[int]:
-        return [n for n, rows in self._partitions.items() if self._next[n] < len(rows)]
+        return [n for n, row in self._next.items() if row < len(self._partitions[n])]
 
 
 def batch_of(rows: Seq[Row]) -> pa.RecordBatch:

@@ -209,7 +209,7 @@ def graph_of(case: WindowCase, plan: Plan) -> ExecutionGraph:
         "id": "windowed",
         "version": 1,
         "operators": [
-            *({"id": name, "kind": "source"} for name in names),
+            *({"id": name, "kind": "source", "parallelism": plan.reading} for name in names),
             {
                 "id": "win",
                 "kind": "window",
