@@ -93,6 +93,7 @@ def assert_each_order_is_counted_once(shop: Shop) -> None:
         assert row["number"] == row["id"] // KEYS + 1, row
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("ray", [False, True], ids=["inline", "ray"])
 def test_a_job_is_rescaled_up_and_down_from_another_process_and_counts_each_row_once(
     shop: Shop, ray: bool
