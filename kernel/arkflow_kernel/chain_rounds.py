@@ -302,6 +302,12 @@ class ChainRounds:
         """The answer to the newest round that was answered."""
         return self._answer
 
+    @property
+    def due_answer(self) -> RoundAnswer | None:
+        """That answer until it is known what became of its round: then nobody needs it (K8)."""
+        known = max(self._failed, self._completed, key=int)
+        return None if self._answer is None or self._answer.checkpoint <= known else self._answer
+
     def deadline_ms(self) -> MonotonicMs | None:
         """When a publication is tried again."""
         waiting = (lane for lane in self._lanes.values() if not lane.publishing)

@@ -577,9 +577,10 @@ class ChainReport(Event):
     """What a running chain says of itself, with every heartbeat and after a `ReportSoon`.
 
     Counters, how far its source is settled, what stalls (E5). In checkpoint mode also its answer
-    to the last round; `drained`: its data have ended, by themselves or (`stopped`) because a user
-    stopped the job; `published_upto`: no token of a round up to this one is unpublished. All of it
-    is level-triggered: a later report of a generation says what every earlier one did (P3).
+    to the last round, until it hears what became of that; `drained`: its data have ended, by
+    themselves or (`stopped`) because a user stopped the job; `published_upto`: no token of a round
+    up to this one is unpublished. All of it is level-triggered: a later report of a generation says
+    what every earlier one did (P3).
     `number` rises from report to report of a generation; 0 if the driver keeps them in order.
     """
 

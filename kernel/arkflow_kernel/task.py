@@ -180,7 +180,7 @@ class ChainTask:
             self.statistics(),
             self.frontier(),
             waits=self.waits(at.now_ms),
-            answer=rounds.answer,
+            answer=rounds.due_answer,
             drained=self._phase is Phase.DRAINED,
             stopped=self._stopped,
             published_upto=rounds.published_upto,

@@ -259,6 +259,17 @@ def _states(*objects: str) -> tuple[StateSnapshot, ...]:
     return (StateSnapshot(OperatorId("op"), "default", "count", ("k",), (), "int64", runs),)
 
 
+def test_an_answer_stands_in_every_report_until_the_chain_hears_what_became_of_its_round() -> None:
+    """B4, K8: with many inputs an answer is large, and then nobody needs it."""
+    for after in ({"completed": 1}, {"failed": 1}):
+        chain = OneSink()
+        chain.round(1)
+        assert chain.answer().checkpoint == 1
+        assert chain.answer().checkpoint == 1
+        chain.control(round_id=1, **after)
+        assert chain.task.report(chain.clock.moment()).answer is None
+
+
 def test_a_source_injects_each_round_once_and_none_that_has_failed() -> None:
     """B2: repeated and reordered control states change nothing."""
     chain = OneSink()
@@ -302,7 +313,8 @@ def test_whatever_rounds_fail_uploads_go_one_by_one_in_order_and_the_last_cut_is
                 chain.uploaded(token)
             else:
                 chain.upload_failed(token)
-            assert chain.answer().checkpoint == uploads[-1]
+            if uploads[-1] > failed:
+                assert chain.answer().checkpoint == uploads[-1]
         assert len(chain.asked(UploadSnapshot)) <= 1
 
     for name in script:
