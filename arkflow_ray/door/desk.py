@@ -77,7 +77,8 @@ class Desk:
         except ConfigError as error:
             raise BadRequestError(f"job '{self.job}' is not rescaled: {error.message}") from error
         except RescaleError as error:
-            return _Told(Answer(error=(type(error).__name__, error.message)))
+            reason = "it " + error.message.removeprefix(f"job '{self.job}' ")
+            return _Told(Answer(error=(type(error).__name__, reason)))
         errand = _Rescale(self._running, asked)
         return errand if wait and asked.changed else _Told(Answer(errand.begun()))
 

@@ -176,7 +176,7 @@ def test_without_a_wait_it_is_answered_at_once(shop: "ScriptedJob", rescale: Ask
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"state": JobState.DEPLOYING}, "is deploying, and is only rescaled while it runs"),
+        ({"state": JobState.DEPLOYING}, "^it is deploying, and is only rescaled while it runs"),
         ({"state": JobState.RESCALING, "rescale": stand("claim")}, "is being rescaled .*`claim`"),
     ],
 )
