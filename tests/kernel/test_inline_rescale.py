@@ -184,7 +184,7 @@ class _AckComponents(StagedComponents):
 
 # --- windows ---------------------------------------------------------------------------------
 
-WINDOWS = {
+WINDOWS: dict[str, dict[str, Any]] = {
     "tumbling": {"size_ms": 10},
     "sliding": {"size_ms": 10, "slide_ms": 4},
     "session": {"gap_ms": 5},
