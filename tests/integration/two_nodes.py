@@ -9,6 +9,7 @@ import logging
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from typing import Any
 
 import ray
@@ -16,6 +17,7 @@ from ray.cluster_utils import Cluster
 from ray.util.placement_group import placement_group_table
 
 MIB = 1024 * 1024
+PATIENCE = 3
 
 
 def look() -> dict[str, Any]:
@@ -26,23 +28,43 @@ def look() -> dict[str, Any]:
     return {"groups": [each["name"] for each in groups], "nodes": has}
 
 
-def main() -> None:
-    """A head, and a node with two `tpu` and a label."""
-    folder = tempfile.mkdtemp(prefix="afr-")
+def started(folder: str) -> Cluster:
+    """A head, and a node with two `tpu` and a label. Raises `Exception` if it does not come up."""
     common: dict[str, Any] = {"num_cpus": 8, "object_store_memory": 128 * MIB}
-    head = common | {"temp_dir": folder, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    cluster = Cluster()
     try:
+        cluster.add_node(**common, temp_dir=folder, include_dashboard=False)
         cluster.add_node(**common, resources={"tpu": 2}, labels={"zone": "b"})
         cluster.wait_for_nodes()
-        ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
-        print(cluster.address, flush=True)
-        for _ in sys.stdin:
-            print(json.dumps(look()), flush=True)
-        ray.shutdown()
-    finally:
+    except BaseException:
         cluster.shutdown()  # type: ignore[no-untyped-call]
+        raise
+    return cluster
+
+
+def main() -> None:
+    """Start it, answer, end it."""
+    folder = tempfile.mkdtemp(prefix="afr-")
+    try:
+        cluster = _patiently(folder)
+        try:
+            ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+            print(cluster.address, flush=True)
+            for _ in sys.stdin:
+                print(json.dumps(look()), flush=True)
+            ray.shutdown()
+        finally:
+            cluster.shutdown()  # type: ignore[no-untyped-call]
+    finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _patiently(folder: str) -> Cluster:
+    """A busy machine does not start a node within the half minute that Ray waits for one."""
+    for _ in range(PATIENCE):
+        with suppress(Exception):  # Ray raises nothing more precise
+            return started(folder)
+    return started(folder)
 
 
 if __name__ == "__main__":
