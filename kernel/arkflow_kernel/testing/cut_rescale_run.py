@@ -78,7 +78,7 @@ class RescaleRun(CutRun):
     def __init__(
         self, world: World, job: "RescaleJob", choice: RestoreChoice, *, started: bool
     ) -> None:
-        self.before = world.scenario.graph
+        self.before = self.asked = world.scenario.graph
         self._prepares: list[PrepareChains] = []
         self._struck: list[str] = []
         self._passed: set[tuple[str, int]] = set()
@@ -106,6 +106,7 @@ class RescaleRun(CutRun):
             self._probes["rescale during a round"] += 1
         self._probes["rescale during a stop"] += state.state is JobState.STOPPING
         self._probes["rescale during a rescale"] += state.state is JobState.RESCALING
+        self.asked = graph
         self._inbox.append(RescaleRequested(self._clock.moment(), graph))
 
     def crash(self) -> None:
@@ -125,7 +126,7 @@ class RescaleRun(CutRun):
     def strike(self) -> None:
         """Whoever is to die at a step that was reached dies now."""
         while self._struck and self.outcome is None:
-            name, victim = self._struck.pop(), self._dice.pick(VICTIMS)
+            name, victim = self._struck.pop(), self._dice.pick(("chain", *VICTIMS))
             live = self._live()
             self._probes[f"killed {name}"] += 1
             self._probes[f"struck {victim}"] += 1
@@ -342,9 +343,9 @@ class RescaleJob(CutJob):
         return self.scenario.under(self.plan)
 
     def succeed(self, run: CutRun) -> None:
-        """The next coordinator runs the plan that is at work, or the one before it (P8)."""
+        """The next coordinator has the plan at work, or the one before or after it (P8)."""
         assert isinstance(run, RescaleRun)
-        self.plan = self._dice.pick([run.graph, run.graph, run.before])
+        self.plan = self._dice.pick([run.graph, run.asked, run.before])
         super().succeed(run)
 
     def step(self) -> None:

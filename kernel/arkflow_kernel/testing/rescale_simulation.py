@@ -29,6 +29,9 @@ PROBES: Final = (
 )
 """What the fixed seeds together must reach."""
 
+UNPUBLISHED: Final = ("rescale: after append", "rescale: during publication")
+"""Steps behind which the next plan has to publish what the one before has not."""
+
 FILE: Final = "tests/simulation/test_rescale_simulation.py"
 
 
@@ -39,7 +42,7 @@ class RescaleLife(Life):
 
     def __init__(self, simulation: "RescaleSimulation") -> None:
         self._rescales: list[int] = []
-        self._point: str | None = None
+        self._points: tuple[str, ...] = ()
         super().__init__(simulation)
         self._faults = self._dice.pick([0, 1, 1, 2, 3, 5])
         self._odds = self._dice.pick([150, 400, 900])
@@ -59,17 +62,18 @@ class RescaleLife(Life):
     def _arm(self, point: str) -> None:
         """Each seed has a step of a rescale at which somebody is sure to die, if it comes to it."""
         del point
-        self._point = POINTS[self._simulation.seed % len(POINTS)]
-        self._job.faults.arm(self._point)
+        seed = self._simulation.seed
+        self._points = POINTS[seed % len(POINTS)], UNPUBLISHED[seed % 2]
+        for each in self._points:
+            self._job.faults.arm(each)
         self._rescales = [self._job.steps + self._dice.pick([40, 80, 140])]
 
     def _ask_if_due(self) -> None:
         super()._ask_if_due()
         job, run = self._job, self._job.current
         assert isinstance(run, RescaleRun)
-        if self._point is not None and not self._rescales:
-            killed = self._probes[f"killed {self._point}"]
-            self._rescales = [] if killed else [job.steps + 100]
+        if not self._rescales and any(not self._probes[f"killed {p}"] for p in self._points):
+            self._rescales = [job.steps + 100]
         if not self._rescales or job.steps < self._rescales[0]:
             return
         if run.headless or run.outcome is not None:
