@@ -6,7 +6,7 @@ Whole jobs on the inline driver. A run dies at any event; the next one has anoth
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.job_record import CheckpointEntry, decode
 from arkflow_kernel.job_validation import validate_job
 from arkflow_kernel.plan import ExecutionGraph
-from arkflow_kernel.protocol import OutcomeKind, RecordAppended
+from arkflow_kernel.protocol import JobState, OutcomeKind, RecordAppended
 from arkflow_kernel.snapshot import Epoch, LaneSnapshot
 from arkflow_kernel.testing.components import ScriptedOperator, ScriptedSink, ScriptedSource
 from arkflow_kernel.testing.sim_files import SimFiles, SimStore
@@ -43,15 +43,19 @@ class DiedError(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """One run: subtasks of its sink, whether the operator before fuses with it, where rows go that
-    it rejects ("one" error sink, or "each" subtask has its own), and which of each sink's stagings
-    and publications fail.
+    """One run: subtasks of its sink, its shape, and which stagings and publications fail.
 
-    It dies after so many events, or when so many of its records are in the log. 0: none, never.
+    `shape`: "apart", the operator before the sink has two subtasks; "fused", as many as the sink,
+    in one chain with it; "whole", so has the source. `rejected`: where rows go that the operator
+    rejects, to "one" error sink, or "each" subtask has its own.
+
+    Some time after its first record it is given `then` sinks while it runs. It dies after so many
+    events, or when so many of its records are in the log. 0: none, never.
     """
 
     sinks: int
-    fused: bool = False
+    shape: str = "apart"
+    then: int = 0
     rejected: str = "one"
     dies_after: int = 0
     dies_at_record: int = 0
@@ -61,20 +65,22 @@ class Run:
     @property
     def passed(self) -> int:
         """Subtasks of the operator."""
-        return self.sinks if self.fused else 2
+        return 2 if self.shape == "apart" else self.sinks
 
     @property
     def chains(self) -> int:
         """Subtasks of all chains (G1)."""
         merged = self.rejected == "one" and self.passed > 1
-        return 1 + self.passed + (0 if self.fused else self.sinks) + merged
+        own = {"apart": 1 + self.sinks, "fused": 1, "whole": 0}[self.shape]
+        return own + self.passed + merged
 
 
 def graph_of(run: Run) -> ExecutionGraph:
     """rows -> passed -> kept, exactly once: `passed` and `kept` are one chain if they fuse."""
+    whole, apart = run.shape == "whole", run.shape == "apart"
     edges: list[dict[str, Any]] = [
-        {"id": "spread", "from": "rows", "to": "passed", "type": "rebalance"},
-        {"id": "out", "from": "passed", "to": "kept", "type": None if run.fused else "rebalance"},
+        {"id": "in", "from": "rows", "to": "passed", "type": None if whole else "rebalance"},
+        {"id": "out", "from": "passed", "to": "kept", "type": "rebalance" if apart else None},
         {"id": "errors", "from": "passed", "to": "bad", "type": "error"},
     ]
     sinks = {"kept": run.sinks, "bad": 1 if run.rejected == "one" else run.passed}
@@ -82,7 +88,7 @@ def graph_of(run: Run) -> ExecutionGraph:
         "id": "lanes",
         "version": 1,
         "operators": [
-            {"id": "rows", "kind": "source"},
+            {"id": "rows", "kind": "source", "parallelism": run.sinks if whole else 1},
             {
                 **{"id": "passed", "kind": "map", "config": {"type": "sql"}},
                 "parallelism": run.passed,
@@ -111,7 +117,7 @@ def graph_of(run: Run) -> ExecutionGraph:
 class World:
     """What outlives runs: the store, the target, and every record that was ever in the log.
 
-    The source has so many rows, and reads so many batches between pauses.
+    The source reads so many batches between pauses.
     """
 
     store: SimStore = field(default_factory=SimStore)
@@ -127,19 +133,24 @@ class World:
     def run(self, run: Run) -> None:
         """To the end, or to where it dies."""
         self.runs += 1
-        events = records = 0
+        events = records = since = 0
+        then = [run.then] if run.then else []
 
         def observer(machine: str, event: object, commands: list[object]) -> None:
-            nonlocal events, records
+            nonlocal events, records, since
             del machine, commands
             self.look()
             events += 1
             records += isinstance(event, RecordAppended)
+            since += records > 0
+            if since > 40 and then and job.status().state is JobState.RUNNING:
+                job.rescale(graph_of(replace(run, sinks=then.pop())))
             if events == run.dies_after or 0 < run.dies_at_record <= records:
                 raise DiedError
 
+        job = self._job(run, observer)
         try:
-            outcome = self._job(run, observer).wait()
+            outcome = job.wait()
         except DiedError:
             return
         finally:
@@ -162,7 +173,7 @@ class World:
             {"plain": ScriptedSink()},
             target=self.target,
             new_source=lambda: ScriptedSource(
-                {"a": (1, 2) * (self.rows // 3)}, pause_every=self.batches + 1, pause_ms=20
+                self.splits(), pause_every=self.batches + 1, pause_ms=20
             ),
             script=script,
         )
@@ -176,6 +187,11 @@ class World:
         )
         store = JobStore(log, MemoryObjects(self.store.files))
         return InlineJob(graph, components, self.clock, store=store, observer=observer)
+
+    def splits(self) -> dict[str, tuple[int, ...]]:
+        """Rows of each batch of each split; together about `rows`."""
+        rows = self.rows
+        return {"a": (1, 2) * (rows // 6), "b": (1,) * (rows // 4), "c": (2,) * (rows // 12)}
 
     def look(self) -> None:
         """Take new records in; what is shown must be of one of them."""
@@ -226,16 +242,23 @@ def assert_all_is_shown_once(world: World) -> None:
     """Whatever was in a record, and nothing else; each row of the source once."""
     assert set(world.target.shown) == world.listed
     shown = Counter(
-        (sink, n) for (sink, _, _), rows in world.target.shown.items() for _, n, _ in rows
+        (sink, split, n)
+        for (sink, _, _), rows in world.target.shown.items()
+        for split, n, _ in rows
     )
-    assert shown == Counter(("bad" if _is_bad(n) else "kept", n) for n in range(world.rows))
+    assert shown == Counter(
+        ("bad" if _is_bad(n) else "kept", split, n)
+        for split, sizes in world.splits().items()
+        for n in range(sum(sizes))
+    )
     assert_lanes_have_one_place_each(world)
 
 
 RUNS = st.builds(
     Run,
     sinks=st.integers(1, 5),
-    fused=st.booleans(),
+    shape=st.sampled_from(["apart", "fused", "whole"]),
+    then=st.sampled_from([0, 0, 1, 2, 3, 5]),
     rejected=st.sampled_from(["one", "each"]),
     dies_after=st.one_of(st.just(0), st.integers(1, 700)),
     fail_stage_at=st.sampled_from([0, 0, 0, 1, 2]),
@@ -259,14 +282,14 @@ def test_whatever_dies_and_however_many_sinks_follow_every_epoch_is_shown_once(
         event("a later run has made records")
 
 
-@pytest.mark.parametrize("fused", [False, True])
-def test_pending_tokens_move_down_and_up_with_their_lanes_twice(fused: bool) -> None:
+@pytest.mark.parametrize("shape", ["apart", "fused"])
+def test_pending_tokens_move_down_and_up_with_their_lanes_twice(shape: str) -> None:
     """4 -> 2 -> 3 -> 1 -> 4: each run dies when a record is there and nothing of it is shown."""
     world = World(rows=240, batches=6)
     for sinks in (4, 2, 3, 1, 4):
-        world.run(Run(sinks, fused, dies_at_record=2))
+        world.run(Run(sinks, shape, dies_at_record=2))
         pending = world.listed - set(world.target.shown)
         lanes = {lane for sink, lane, _ in pending if sink == "kept"}
         assert lanes == set(range(sinks))
-    world.run(Run(3, fused))
+    world.run(Run(3, shape))
     assert_all_is_shown_once(world)
