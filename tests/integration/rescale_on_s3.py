@@ -10,7 +10,7 @@ from pathlib import Path
 
 from arkflow_ray.config.project import check_file
 from arkflow_ray.runtime.launch import RunSettings, launch
-from tests.integration.running_jobs import Printed, Running
+from tests.integration.running_jobs import Printed, Running, causes
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def _rescale(running: Running, operator: str, subtasks: int) -> None:
     running.until(lambda: asked.end(running.status, running.job.outcome) is not None)
     end = asked.end(running.status, running.job.outcome)
     assert end is not None
-    assert end.error is None, end.error
+    assert end.error is None, (end.error, running.job.outcome, causes(running.status))
     running.until_at_work()
     before = running.completed
     running.until(lambda: running.completed > before + 1)

