@@ -18,7 +18,7 @@ from typing import Final
 from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.chain_hosts import hosts, parallelism_of
 from arkflow_kernel.errors import ArkflowError, ConfigError, FencedError, RestoreError
-from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, OperatorId, RequestToken
+from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, RequestToken
 from arkflow_kernel.job_facts import JobFacts
 from arkflow_kernel.job_requests import JobRequests
 from arkflow_kernel.job_rounds import JobRounds, RescaleRound
@@ -55,13 +55,15 @@ Commands = list[CoordinatorCommand]
 class JobRescale:
     """The rescales of one run of a job. `graph` is the plan at work, or that of the next attempt.
 
-    `rounds` are None in ack mode. `status` tells of the last rescale, None before the first.
+    `rounds` are None in ack mode. `status` tells of the last rescale, None before the first;
+    `parallelism` how many subtasks each operator has in that plan.
     """
 
     def __init__(
         self, graph: ExecutionGraph, job: JobFacts, requests: JobRequests, rounds: JobRounds | None
     ) -> None:
         self.graph = graph
+        self.parallelism = parallelism_of(graph)
         self.status: RescaleStatus | None = None
         self._job = job
         self._requests = requests
@@ -81,15 +83,14 @@ class JobRescale:
         return DONE if self.status is None else self.status.phase
 
     @property
-    def parallelism(self) -> dict[OperatorId, int]:
-        """How many subtasks each operator has in the plan at work."""
-        return parallelism_of(self.graph)
+    def _under_way(self) -> bool:
+        return self._phase in (*_BEFORE_THE_RECORD, *_BEHIND_THE_RECORD)
 
     # --- until the point of no return ----------------------------------------------------------
 
     def want(self, graph: ExecutionGraph, at: Moment) -> None:
         """A user wants this plan. The newest wish waits until what is under way is over."""
-        if self._job.wanted is not Desired.RUN:
+        if self._job.wanted is not Desired.RUN and not self._under_way:
             self._tell_of(graph, at)
             self._tell(FAILED, at, f"a {self._job.wanted.name.lower()} was requested before")
         elif graph == self._next:
@@ -221,6 +222,7 @@ class JobRescale:
         """The plan of the attempt that begins now."""
         if self._next is not None and self._phase in _BEHIND_THE_RECORD:
             self._before, self.graph, self._next = self.graph, self._next, None
+            self.parallelism = parallelism_of(self.graph)
             self._failures = 0
         return self.graph
 
@@ -245,12 +247,13 @@ class JobRescale:
         if not hopeless and self._failures < TRIAL_FAILURES_MAX:
             return False
         self.graph, self._before = self._before, None
+        self.parallelism = parallelism_of(self.graph)
         self._tell(TAKEN_BACK, at, str(error))
         return True
 
     def ended(self, cause: str, at: Moment) -> None:
         """The job is over: what is wanted or under way does not come."""
-        if self._phase in (*_BEFORE_THE_RECORD, *_BEHIND_THE_RECORD):
+        if self._under_way:
             self._tell(FAILED, at, f"the job ended first: {cause}")
         if self._wanted is not None:
             self._tell_of(self._wanted, at)
@@ -262,7 +265,7 @@ class JobRescale:
     def _tell_of(self, graph: ExecutionGraph, at: Moment) -> None:
         """A new rescale begins."""
         number = 1 if self.status is None else self.status.number + 1
-        known, wanted = parallelism_of(self.graph), parallelism_of(graph)
+        known, wanted = self.parallelism, parallelism_of(graph)
         changed = {name: count for name, count in wanted.items() if known.get(name) != count}
         self.status = RescaleStatus(number, changed, PREPARE, at)
         self._since_ms = at.now_ms
@@ -279,7 +282,7 @@ class JobRescale:
     def _tell(self, phase: str, at: Moment, error: str | None = None) -> None:
         """How it ended."""
         assert self.status is not None
-        if self._phase in (*_BEFORE_THE_RECORD, *_BEHIND_THE_RECORD):
+        if self._under_way:
             self._enter(phase, at)
         self.status = replace(self.status, phase=phase, error=error)
 

@@ -156,3 +156,14 @@ def test_a_cancel_while_a_savepoint_is_written_ends_the_job() -> None:
     job.ask("cancel")
     assert job.end is not None
     assert job.end.outcome.kind is OutcomeKind.CANCELLED
+
+
+def test_a_wish_that_comes_after_a_stop_does_not_disturb_what_is_under_way() -> None:
+    job = recorded()
+    job.ask("drain")
+    job.rescale(plan_of(1))
+    all_end(job)
+    job.claimed(2, restored(), last=1)
+    job.answer_all()
+    assert (state_of(job), status_of(job).phase) == (JobState.STOPPING, "done")
+    assert heard(job, "w-3")[0] is Desired.DRAIN
