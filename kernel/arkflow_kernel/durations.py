@@ -1,7 +1,8 @@
 """Durations as text, in the grammar of ArkFlow (`humantime`): `500us`, `1h30m`, `1.5s`, `2days`.
 
 One or more pairs of a number and a unit, added up; spaces are free. A bare number has no unit and
-is refused. Values are exact integers of nanoseconds; only the callers below round.
+is refused. Values are exact integers of nanoseconds; only the callers below round. And ages, as a
+person would tell them.
 """
 
 import re
@@ -69,4 +70,13 @@ def parse_duration_ms(text: str) -> int:
     return parse_duration_ns(text) // _MS
 
 
-__all__ = ["DURATION_NS_MAX", "GRAMMAR", "parse_duration_ms", "parse_duration_ns"]
+def age_text(age_ms: int) -> str:
+    """How long ago, in the unit that a person would use."""
+    seconds = age_ms / 1000
+    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+__all__ = ["DURATION_NS_MAX", "GRAMMAR", "age_text", "parse_duration_ms", "parse_duration_ns"]

@@ -26,7 +26,7 @@ from tests.kernel.window.window_oracle import Row, WindowCase, finals, truth
 from tests.kernel.window.windowed_components import Plan
 from tests.kernel.window.windowed_jobs import Death, WindowedJob, assert_good, graph_of
 
-SIZES = {
+SIZES: dict[str, Any] = {
     "tumbling": {"size_ms": 10},
     "sliding": {"size_ms": 10, "slide_ms": 4},
     "session": {"gap_ms": 5},

@@ -17,6 +17,7 @@ from arkflow_kernel.ids import (
     SplitId,
     SubtaskIndex,
 )
+from arkflow_kernel.job_claims import restored_chains
 from arkflow_kernel.plan import ChainPlan, SourcePlan
 from arkflow_kernel.ports import SourceReader, Split, SplitPosition
 from arkflow_kernel.protocol import DeployChain
@@ -157,7 +158,7 @@ def test_a_source_that_is_finished_is_not_listed_again() -> None:
     job = RestoredJob(CheckpointId(1), RoundKind.PERIODIC, "checkpoint 1", chains)
     parts, dealer = components(a=(3,), new=(1,)), SplitDealer()
     found = [
-        dealer.deal(deploy(i, 2, 1, job.chain(ChainId(f"in-{i}"))), parts).restored
+        dealer.deal(deploy(i, 2, 1, restored_chains(job)[ChainId(f"in-{i}")]), parts).restored
         for i in range(2)
     ]
     assert [each.assigned for each in found] == [("a",), ()]
@@ -173,7 +174,7 @@ def test_a_subtask_that_is_finished_gets_no_split_that_is_left() -> None:
     job = RestoredJob(CheckpointId(1), RoundKind.PERIODIC, "checkpoint 1", chains)
     parts, dealer = components(a=(3,), b=(1,), c=(1,)), SplitDealer()
     found = [
-        dealer.deal(deploy(i, 2, 1, job.chain(ChainId(f"in-{i}"))), parts).restored
+        dealer.deal(deploy(i, 2, 1, restored_chains(job)[ChainId(f"in-{i}")]), parts).restored
         for i in range(2)
     ]
     assert [each.assigned for each in found] == [("a",), ("b", "c")]
