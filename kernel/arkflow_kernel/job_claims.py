@@ -45,7 +45,7 @@ class JobClaims:
     def claimed(self, claim: Claim) -> None:
         """The log has answered."""
         self._claim, self._logged = claim, self._asked
-        self._restored = {} if claim.restored is None else claim.restored.by_chain()
+        self._restored = {} if claim.restored is None else restored_chains(claim.restored)
 
     @property
     def restored(self) -> RestoredJob | None:
@@ -86,4 +86,25 @@ class JobClaims:
             self._unusable[self.restored.checkpoint] = error.message
 
 
-__all__ = ["JobClaims"]
+def restored_chains(restored: RestoredJob) -> dict[ChainId, RestoredChain]:
+    """What each chain of a record restores, with the finished ones of all subtasks beside it.
+
+    A chain is named `<head>-<subtask>` (G6).
+    """
+    finished: dict[str, set[int]] = {}
+    for each in restored.chains:
+        head, _, subtask = each.chain.rpartition("-")
+        if each.finished and subtask.isdigit():
+            finished.setdefault(head, set()).add(int(subtask))
+    beside = {head: frozenset(subtasks) for head, subtasks in finished.items()}
+    return {
+        each.chain: RestoredChain(
+            restored.checkpoint,
+            each,
+            finished_subtasks=beside.get(each.chain.rpartition("-")[0], frozenset()),
+        )
+        for each in restored.chains
+    }
+
+
+__all__ = ["JobClaims", "restored_chains"]

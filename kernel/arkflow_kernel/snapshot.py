@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
+from arkflow_kernel.durations import age_text
 from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import (
@@ -231,11 +232,9 @@ class CheckpointRecord:
 class RestoredChain:
     """What one chain restores: its snapshot, and the checkpoint that it is from.
 
-    `logged_upto` is `Claim.last_checkpoint`; None: there is no log. `assigned`: the splits that it
-    reads alone, in reading order, among them those of the positions (K5); None: all of its source.
-    A driver fills it in: for a chain of a source with several subtasks, the machine of the job
-    gives the positions and times of the whole source, and `finished_subtasks`, the indices of those
-    that were finished.
+    `logged_upto` is `Claim.last_checkpoint`; None: there is no log. Of a source with several
+    subtasks, the machine of the job gives positions and times of all, and `finished_subtasks`; a
+    driver picks those of the splits that it has `assigned` to the chain (K5). None: all splits.
     """
 
     checkpoint: CheckpointId = NO_CHECKPOINT
@@ -271,7 +270,7 @@ NOTHING_RESTORED = RestoredChain()
 
 @dataclass(frozen=True, slots=True)
 class RestoredJob:
-    """What a job restores: a record's chains, by name. `kind` is that of the record's round.
+    """What a job restores: a record's chains. `kind` is that of the record's round.
 
     `source` is how users know it: "checkpoint 12", "savepoint 'before-upgrade'". `created_at` is
     when its record was made, by the clock of its coordinator; None: not known.
@@ -288,29 +287,6 @@ class RestoredJob:
         if self.created_at is None:
             return self.source
         return f"{self.source}, {age_text(max(0, now_ms - self.created_at))} old"
-
-    def chain(self, chain: ChainId) -> RestoredChain:
-        """What a chain restores; nothing if the record does not know it."""
-        return self.by_chain().get(chain, RestoredChain(self.checkpoint))
-
-    def by_chain(self) -> dict[ChainId, RestoredChain]:
-        """What each chain of the record restores, with the finished ones of all subtasks of its
-        chain, which is named `<head>-<subtask>` (G6).
-        """
-        finished: dict[str, set[int]] = {}
-        for each in self.chains:
-            head, _, subtask = each.chain.rpartition("-")
-            if each.finished and subtask.isdigit():
-                finished.setdefault(head, set()).add(int(subtask))
-        beside = {head: frozenset(subtasks) for head, subtasks in finished.items()}
-        return {
-            each.chain: RestoredChain(
-                self.checkpoint,
-                each,
-                finished_subtasks=beside.get(each.chain.rpartition("-")[0], frozenset()),
-            )
-            for each in self.chains
-        }
 
     @property
     def tokens(self) -> int:
@@ -375,15 +351,6 @@ class RoundAnswer:
     error: ArkflowError | None = None
     new_bytes: int = 0
     phases: ChainPhases = NO_CHAIN_PHASES
-
-
-def age_text(age_ms: int) -> str:
-    """How long ago, in the unit that a person would use."""
-    seconds = age_ms / 1000
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 __all__ = [

@@ -15,6 +15,7 @@ from typing import Final
 from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import CheckpointId, WallMs
+from arkflow_kernel.job_claims import restored_chains
 from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.job_record import CheckpointEntry, decode, listed_objects
 from arkflow_kernel.plan import ExecutionGraph
@@ -185,7 +186,7 @@ class Scene:
             objects=self._store,
         )
         try:
-            work.open(claim.restored.chain(plan.chain))
+            work.open(restored_chains(claim.restored)[plan.chain])
         except ArkflowError as error:
             return error
         assert work.close() == []

@@ -261,12 +261,12 @@ def _states(*objects: str) -> tuple[StateSnapshot, ...]:
 
 def test_an_answer_stands_in_every_report_until_the_chain_hears_what_became_of_its_round() -> None:
     """B4, K8: with many inputs an answer is large, and then nobody needs it."""
-    for after in ({"completed": 1}, {"failed": 1}):
+    for completed, failed in ((1, 0), (0, 1)):
         chain = OneSink()
         chain.round(1)
         assert chain.answer().checkpoint == 1
         assert chain.answer().checkpoint == 1
-        chain.control(round_id=1, **after)
+        chain.control(round_id=1, completed=completed, failed=failed)
         assert chain.task.report(chain.clock.moment()).answer is None
 
 
