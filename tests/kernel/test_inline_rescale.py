@@ -50,6 +50,7 @@ class Scaler:
     job: InlineJob | None = None
     told: dict[int, tuple[str, str | None]] = field(default_factory=dict)
     seen: int = 0
+    asked: int = 0
 
     def observe(self, machine: str, event: object, commands: list[object]) -> None:
         """See `Observer`."""
@@ -59,8 +60,9 @@ class Scaler:
         if status.rescale is not None:
             self.told[status.rescale.number] = (status.rescale.phase, status.rescale.error)
         self.seen += isinstance(event, self.event)
-        if self.steps and self.seen >= self.after and status.state is JobState.RUNNING:
-            self.seen = 0
+        runs = status.state is JobState.RUNNING and len(self.told) == self.asked
+        if runs and self.steps and self.seen >= self.after:
+            self.seen, self.asked = 0, self.asked + 1
             self.job.rescale(self.plan(self.steps.pop(0)))
 
     @property
