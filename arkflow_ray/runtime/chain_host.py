@@ -344,7 +344,13 @@ class ChainHost:
         exchange = self._exchange
         refused = 0 if exchange is None else sum(exchange.statistics().refused.values())
         throttled_ms = 0 if self._throttle is None else self._throttle.waited_ms
-        usage = replace(now, cpu_ms=cpu_ms, refused_peers=refused, throttled_ms=throttled_ms)
+        usage = replace(
+            now,
+            cpu_ms=cpu_ms,
+            refused_peers=refused,
+            throttled_ms=throttled_ms,
+            busy_ms=self._threads.busy_ms,
+        )
         objects = self._objects
         if objects is None:
             return usage

@@ -7,7 +7,7 @@ T2). Everything here but the work itself is called on the chain's loop.
 import time
 from collections.abc import Callable
 
-from arkflow_kernel.chain_work import LaneKey, lane_of
+from arkflow_kernel.chain_work import LaneKey, LaneName, lane_of
 from arkflow_kernel.ids import ChainId, RequestToken
 from arkflow_kernel.lane_schedule import LaneSchedule
 from arkflow_kernel.protocol import (
@@ -27,6 +27,7 @@ class ChainThreads:
     def __init__(self, chain: ChainId, workers: int, perform: Callable[[Request], None]) -> None:
         self._chain = chain
         self._perform = perform
+        self._most_workers = workers
         self._schedule = LaneSchedule(workers)
         self._workers: list[LaneThread] = []
         self._idle: list[LaneThread] = []
@@ -37,6 +38,16 @@ class ChainThreads:
     def busy(self) -> bool:
         """Whether an operator is at work."""
         return bool(self._worker_of)
+
+    @property
+    def busy_ms(self) -> int:
+        """How long the busiest of the lanes worked: the operators (mean of all workers), or a sink.
+
+        Reading does not count: a read waits for data, too.
+        """
+        operators_s = sum(worker.busy_s for worker in self._workers) / self._most_workers
+        sinks = (lane for key, lane in self._lanes.items() if key.name is LaneName.WRITE)
+        return int(1000 * max(operators_s, *(lane.busy_s for lane in sinks), 0.0))
 
     def order(self, request: Request) -> None:
         """Have a request worked off; an item only after `start_items`."""

@@ -118,6 +118,8 @@ class ChainUsage:
     `fetched_bytes`: what its states read out of the checkpoint store in this attempt;
     `reused_bytes`: what they found in the process instead (P1).
     `throttled_ms`: how long its lanes waited for their share of the CPU (R2).
+    `busy_ms`: how long the busiest of its lanes worked in this attempt, waits for that share
+    included: the operators (the mean of several workers) or a sink (K6).
     """
 
     cpu_ms: int = 0
@@ -128,6 +130,7 @@ class ChainUsage:
     fetched_bytes: int = 0
     reused_bytes: int = 0
     throttled_ms: int = 0
+    busy_ms: int = 0
 
 
 __all__ = ["ChainStatistics", "ChainUsage", "ChannelStatistics", "OperatorCounts", "Wait"]
