@@ -38,9 +38,15 @@ TRIES: Final = 12
 
 
 class DrawnPlans(DrawnCounts):
-    """Maps that may be rescaled."""
+    """Maps that may be rescaled, and sinks with several lanes."""
 
     MAPS = (1, 1, 2, 2, 3)
+
+    def _operator(self, kind: str, number: int) -> str:
+        name = super()._operator(kind, number)
+        if kind == "sink":
+            self._operators[-1]["parallelism"] = self._dice.pick([1, 2, 2, 3])
+        return name
 
     def _edge_kinds(self, above: str, below: str) -> list[str]:
         if self._spec(below).get("stateful"):

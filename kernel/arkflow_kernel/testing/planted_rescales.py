@@ -6,7 +6,6 @@ from typing import Any
 
 from arkflow_kernel.attempt import Attempt
 from arkflow_kernel.chain_rounds import ChainRounds
-from arkflow_kernel.chain_work import ChainWork
 from arkflow_kernel.coordinator import JobCoordinator
 from arkflow_kernel.ids import NO_CHECKPOINT, ChainId, CheckpointId
 from arkflow_kernel.job_log import JobLog
@@ -23,7 +22,6 @@ from arkflow_kernel.snapshot import (
     ChainSnapshot,
     Claim,
     RestoreChoice,
-    RestoredChain,
     StateSnapshot,
 )
 from arkflow_kernel.testing.planted import PlantedTask
@@ -55,17 +53,6 @@ class HoldsAfterAFailure(PlantedTask):
     """A rescale failed before its record, and sources do not go on."""
 
     parts = (("_flow.rounds", _GripRounds),)
-
-
-class PublishesOwnLanesOnly(ChainWork):
-    """Tokens of lanes that no subtask writes to any more are not published (X5)."""
-
-    def _publish_restored(self, restored: RestoredChain) -> None:
-        snapshot, subtask = restored.snapshot, int(self.plan.subtask)
-        if snapshot is not None:
-            lanes = tuple(lane for lane in snapshot.lanes if lane.lane == subtask)
-            restored = replace(restored, snapshot=replace(snapshot, lanes=lanes))
-        super()._publish_restored(restored)
 
 
 # --- the job -----------------------------------------------------------------------------------
@@ -173,6 +160,16 @@ class RestoresToNoOwner(_PlantedClaims):
         return replace(chain, states=tuple(states))
 
 
+class DropsTheOldPlansTokens(_PlantedClaims):
+    """What the old plan has not published is not restored to the new one (X5)."""
+
+    def _planted_chain(
+        self, chain: ChainSnapshot, chains: tuple[ChainSnapshot, ...]
+    ) -> ChainSnapshot:
+        del chains
+        return replace(chain, lanes=tuple(replace(lane, tokens=()) for lane in chain.lanes))
+
+
 class RecordsTheOldPlan(JobLog):
     """Records after a rescale are taken for ones of the old plan."""
 
@@ -185,7 +182,7 @@ class RecordsTheOldPlan(JobLog):
 RESCALE_BUGS: tuple[type[Any], ...] = (
     ReadsPastTheBarrier,
     HoldsAfterAFailure,
-    PublishesOwnLanesOnly,
+    DropsTheOldPlansTokens,
     DeploysUnclaimed,
     NeverReleases,
     SharesAProcess,
