@@ -21,7 +21,7 @@ from typing import Any
 
 MILLICORES = 250
 GOAL = 0.8
-WAIT_S = 120.0
+WAIT_S = 300.0
 RESULTS = pathlib.Path(__file__).parent / "results" / "fair_share.json"
 
 VICTIM = """
