@@ -103,17 +103,24 @@ def tokens_of(chains: Iterable[ChainSnapshot]) -> list[SinkToken]:
 def check_same(base: Known, restored: tuple[ChainSnapshot, ...]) -> None:
     """The plan that made a record gets it back, chain by chain (M2).
 
-    Only positions may be told to all subtasks of a source, and a chain that was finished may go on
+    Only positions may be told to all subtasks of a source, a chain without state may be told a
+    lower watermark for the sake of splits that become its own, and one that was finished may go on
     for the sake of splits that are left (K5).
     """
     if [_bare(each) for each in restored] != [_bare(each) for each in base.record.chains]:
         raise ViolationError(f"a claim restores other chains than checkpoint {base.record} (M2)")
     if not {each.chain for each in restored if each.finished} <= base.cut.finished:
         raise ViolationError("a claim restores chains as finished that were not (B8)")
+    for each, had in zip(restored, base.record.chains, strict=True):
+        if each.watermark is None:
+            continue
+        if had.watermark is None or each.watermark > had.watermark:
+            raise ViolationError(f"{each.chain} is told {each.watermark}, had {had.watermark} (W1)")
 
 
 def _bare(chain: ChainSnapshot) -> ChainSnapshot:
-    return replace(chain, sources=(), times=(), finished=False)
+    watermark = chain.watermark if chain.states else None
+    return replace(chain, sources=(), times=(), finished=False, watermark=watermark)
 
 
 def check_mapped(
