@@ -64,9 +64,7 @@ class ChainProcess:
     where this process is: the actor ends when it hears no more of it (D6).
     """
 
-    def __init__(
-        self, plan: ChainPlan, number: int, seat: Seat, coordinator: ActorPlace
-    ) -> None:
+    def __init__(self, plan: ChainPlan, number: int, seat: Seat, coordinator: ActorPlace) -> None:
         self.plan = plan
         self.actor: Any = None
         self.identity: ActorIdentity | None = None

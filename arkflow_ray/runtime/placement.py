@@ -29,7 +29,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from arkflow_kernel.chain_slots import Amounts, Slot, singles, slots, total
 from arkflow_kernel.errors import ResourceError
 from arkflow_kernel.ids import ChainId, JobId
-from arkflow_kernel.placement_plan import PlacementPlan, Placing
+from arkflow_kernel.placement_plan import ANYWHERE, PlacementPlan, Placing
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_ray.runtime.demands import Node, actor_options, demand, lacking
 from arkflow_ray.runtime.job_settings import JobSettings
@@ -354,7 +354,7 @@ def needs_groups(graph: ExecutionGraph, settings: JobSettings) -> bool:
     They do unless the Ray is one that we started and the job asks for nothing: on its one node
     there is nothing to choose.
     """
-    asks = graph.placement != PlacementPlan() or any(plan.resources for plan in graph.chains)
+    asks = graph.placement != ANYWHERE or any(plan.resources for plan in graph.chains)
     return asks or not settings.ours
 
 

@@ -168,7 +168,7 @@ OperatorKind = Literal["source", "map", "filter", "aggregate", "window", "join",
 
 
 class OperatorSpec(Spec):
-    """An operator of a job (C.2). `parallelism`, `chain`, `resources`, `autoscale` are additions."""
+    """An operator of a job (C.2). Additions: `parallelism`, `chain`, `resources`, `autoscale`."""
 
     id: str
     kind: OperatorKind

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 
 class Placing(Enum):
@@ -29,6 +29,10 @@ class PlacementPlan:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+ANYWHERE: Final = PlacementPlan()
+"""That of a job that says nothing about it."""
+
+
 def placement_plan(placement: str | Mapping[str, Any]) -> PlacementPlan:
     """The plan of a valid `placement:`. ArkFlow's `split` is SPREAD."""
     if isinstance(placement, str):
@@ -37,4 +41,4 @@ def placement_plan(placement: str | Mapping[str, Any]) -> PlacementPlan:
     return PlacementPlan(placing, dict(placement.get("labels", {})))
 
 
-__all__ = ["PlacementPlan", "Placing", "placement_plan"]
+__all__ = ["ANYWHERE", "PlacementPlan", "Placing", "placement_plan"]

@@ -27,7 +27,7 @@ from arkflow_kernel.limits import (
     ROUND_TIMEOUT_MS,
     STATE_MEMORY_BYTES,
 )
-from arkflow_kernel.placement_plan import PlacementPlan
+from arkflow_kernel.placement_plan import ANYWHERE, PlacementPlan
 
 
 class Mode(Enum):
@@ -358,7 +358,7 @@ class ExecutionGraph:
     max_parallelism: int
     restart: RestartPlan = RestartPlan()
     checkpoint: CheckpointPlan | None = None
-    placement: PlacementPlan = PlacementPlan()
+    placement: PlacementPlan = ANYWHERE
 
     def chain(self, chain: ChainId) -> ChainPlan:
         """The plan of one chain; KeyError if it is not of this job."""
