@@ -145,3 +145,13 @@ def test_a_new_plan_that_has_run_for_a_while_stays() -> None:
         _fails(job)
         job.answer_all()
     assert (_phase(job), len(job.deployed)) == ("done", 2)
+
+
+def test_a_plan_on_trial_that_fails_while_it_makes_room_is_followed_by_the_next_one() -> None:
+    job = _replanned()
+    _fails(job)
+    job.answer_all()
+    job.rescale(_graph(3))
+    job.prepared()
+    _fails(job)
+    assert len(job.deployed) == 3

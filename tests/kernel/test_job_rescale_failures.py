@@ -256,3 +256,31 @@ def test_a_later_claim_of_another_run_takes_nothing_back() -> None:
     job.log_failed(FencedError("a later claim"))
     assert job.end is not None
     assert status_of(job).phase == "failed"
+
+
+def test_a_later_claim_of_another_run_is_no_second_failure_of_the_new_plan() -> None:
+    job = replanned()
+    fails(job)
+    job.claimed(3, restored(), last=1)
+    job.answer_all()
+    job.tick(1_000)
+    job.answers(2, *names(4))
+    job.log_failed(FencedError("a later claim"))
+    all_end(job, OutcomeKind.CANCELLED)
+    assert job.end is not None
+    assert (status_of(job).phase, parallelism_of(job)) == ("done", 4)
+
+
+def test_a_plan_that_is_taken_back_releases_those_that_are_still_prepared_when_they_are_there() -> (
+    None
+):
+    job = replanned(2, 4)
+    job.rescale(plan_of(5))
+    fails(job)
+    job.claimed(3, restored(), last=1)
+    fails(job)
+    job.claimed(4, restored(), last=1)
+    assert (status_of(job).phase, parallelism_of(job)) == ("taken back", 2)
+    assert job.released == ["w-1", "w-3"]
+    job.prepared()
+    assert job.released == ["w-1", "w-3", "w-4"]

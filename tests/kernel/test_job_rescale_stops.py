@@ -111,7 +111,9 @@ def test_a_drain_or_a_last_savepoint_behind_the_record_is_done_by_the_new_plan(
     for phase in ("end", "claim", "deploy"):
         assert status_of(job).phase == phase
         if phase == when:
+            before = state_of(job)
             job.ask(ask, name)
+            assert state_of(job) is before, "it is the new plan that is stopped"
         if phase == "end":
             all_end(job)
         elif phase == "claim":
