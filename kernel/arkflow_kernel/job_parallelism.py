@@ -62,9 +62,16 @@ def _values(job: JobSpec, changes: Mapping[str, int]) -> Iterator[Issue]:
         elif wanted < 1:
             yield Issue("", f"operator '{name}' has at least one subtask, so {wanted} cannot be")
         elif wanted > limit:
-            text = f"operator '{name}' has at most {limit} subtasks, so {wanted:,} cannot be"
-            reason = "that is `max_parallelism`, into so many key groups its keys are divided"
-            yield Issue("", f"{text}: {reason} for as long as its state lives")
+            yield Issue("", _too_many(name, wanted, limit))
+
+
+def _too_many(name: str, wanted: int, limit: int) -> str:
+    if limit == 1:
+        text = f"operator '{name}' has one subtask, so {wanted:,} cannot be"
+        return f"{text}: a stream, or a job with `max_parallelism: 1`, is not divided"
+    text = f"operator '{name}' has at most {limit} subtasks, so {wanted:,} cannot be"
+    reason = "that is `max_parallelism`, into so many key groups its keys are divided"
+    return f"{text}: {reason} for as long as its state lives"
 
 
 def _unknown(job: JobSpec, name: str) -> str:

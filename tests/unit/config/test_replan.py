@@ -10,7 +10,7 @@ from arkflow_kernel.job import JobSpec
 from arkflow_kernel.job_parallelism import parallelisms, with_parallelism
 from arkflow_ray.config.project import check_file
 from arkflow_ray.config.replan import replan, replanned
-from tests.unit.config.sample_files import Write
+from tests.unit.config.sample_files import STREAM, Write
 
 COUNTED = """
 jobs:
@@ -114,6 +114,13 @@ def test_names_and_numbers_that_cannot_be_are_refused(
     shop: JobSpec, changes: dict[str, int], said: str
 ) -> None:
     assert said in refusal(shop, changes)
+
+
+def test_a_stream_is_not_divided(write: Write) -> None:
+    (stream,) = check_file(write(STREAM, "stream.yaml"), env={}).jobs
+    assert stream.job is not None
+    message = refusal(stream.job, {"sink": 2})
+    assert message.startswith("operator 'sink' has one subtask, so 2 cannot be: a stream, or")
 
 
 def test_every_reason_is_told_at_once(shop: JobSpec) -> None:
