@@ -63,6 +63,17 @@ class RunRef:
     first_group: int
     last_group: int
 
+    @property
+    def part(self) -> "RunPart":
+        """The run, and which of its groups count. A state that was put together again may list
+        several parts of one run (K4).
+        """
+        return self.run, self.first_group, self.last_group
+
+
+RunPart = tuple[str, int, int]
+"""A run by its id, the first and the last of its key groups that count."""
+
 
 @dataclass(frozen=True, slots=True)
 class StateSnapshot:
@@ -372,6 +383,7 @@ __all__ = [
     "RestoredChain",
     "RestoredJob",
     "RoundAnswer",
+    "RunPart",
     "RunRef",
     "SinkToken",
     "SplitTime",

@@ -18,7 +18,7 @@ from arkflow_kernel.errors import ComponentError, CorruptObjectError, ProtocolEr
 from arkflow_kernel.ids import CheckpointId, Generation
 from arkflow_kernel.object_names import object_stem
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.snapshot import Epoch, ObjectRef, RunRef, StateSnapshot
+from arkflow_kernel.snapshot import Epoch, ObjectRef, RunPart, RunRef, StateSnapshot
 from arkflow_kernel.state.api import RunState, Sealed, StateLayout
 from arkflow_kernel.state.run_file import (
     RUN_BYTES,
@@ -48,7 +48,7 @@ class _Written:
     rows: int
     groups: tuple[int, int]
     checksum: str
-    replaces: tuple[str, ...] = ()
+    replaces: tuple[RunPart, ...] = ()
 
     def at(self, name: str, offset: int) -> RunRef:
         """Its entry of a snapshot, once it lies in an object."""
@@ -82,13 +82,13 @@ class _Part:
                 found.append(sealed)
         return found
 
-    def uploaded(self, refs: dict[str, RunRef]) -> None:
+    def uploaded(self, refs: dict[RunPart, RunRef]) -> None:
         """What was written lies in the store, at these places."""
         for run in self.written:
-            places = [n for n, ref in enumerate(self.runs) if ref.run in run.replaces]
+            places = [n for n, ref in enumerate(self.runs) if ref.part in run.replaces]
             place = places[0] if places else len(self.runs)
-            self.runs = [ref for ref in self.runs if ref.run not in run.replaces]
-            self.runs.insert(place, refs[run.run])
+            self.runs = [ref for ref in self.runs if ref.part not in run.replaces]
+            self.runs.insert(place, refs[run.run, *run.groups])
         self.written = []
 
     def snapshot(self) -> StateSnapshot:
@@ -202,7 +202,7 @@ class ChainStates:
                 self._put(objects)
                 pa.default_memory_pool().release_unused()  # or what is freed counts as used
 
-    def _run(self, batch: pa.RecordBatch, replaces: tuple[str, ...] = ()) -> _Written:
+    def _run(self, batch: pa.RecordBatch, replaces: tuple[RunPart, ...] = ()) -> _Written:
         data = written(batch)
         limits = group_limits(batch)
         run = f"{self._prefix}-{self._number('run')}"
@@ -219,12 +219,12 @@ class ChainStates:
             return
         name = f"{self._prefix}-{self._number('object')}.arrow"
         parts: list[pa.Buffer | bytes] = []
-        refs: dict[str, RunRef] = {}
+        refs: dict[RunPart, RunRef] = {}
         size = 0
         for run in new:
             gap = -size % _ALIGNMENT
             parts += [bytes(gap), run.data] if gap else [run.data]
-            refs[run.run] = run.at(name, size + gap)
+            refs[run.run, *run.groups] = run.at(name, size + gap)
             size += gap + run.data.size
         ref = objects.put(name, parts)
         self._refs[name] = ref
@@ -267,7 +267,7 @@ class ChainStates:
         if batch is None:
             part.runs[first:end] = []
         else:
-            part.written.append(self._run(batch, tuple(ref.run for ref in runs)))
+            part.written.append(self._run(batch, tuple(ref.part for ref in runs)))
 
     def _drop_oldest(self, objects: ObjectStore, part: _Part) -> None:
         """Of runs that are too large to merge, those go of which nothing is left, oldest first."""
@@ -287,14 +287,14 @@ class ChainStates:
             if 2 * live[ref.object] < self._refs[ref.object].size:
                 data = self._bytes(objects, ref)
                 groups = (ref.first_group, ref.last_group)
-                run = _Written(ref.run, data, ref.rows, groups, ref.checksum, (ref.run,))
+                run = _Written(ref.run, data, ref.rows, groups, ref.checksum, (ref.part,))
                 part.written.append(run)
 
     def _live(self) -> Iterator[tuple[_Part, RunRef]]:
         """Runs that the next snapshot lists too."""
         for part in self._parts:
-            replaced = {run for each in part.written for run in each.replaces}
-            yield from ((part, ref) for ref in part.runs if ref.run not in replaced)
+            replaced = {each for run in part.written for each in run.replaces}
+            yield from ((part, ref) for ref in part.runs if ref.part not in replaced)
 
     # --- restoring -----------------------------------------------------------------------------
 
@@ -331,17 +331,25 @@ class ChainStates:
         part.layout = part.state.layout
 
     def _reading(self, objects: ObjectStore, part: _Part) -> Iterator[pa.RecordBatch]:
-        return (self._read(objects, ref) for ref in part.runs)
+        """Each run is read once, though after a rescale several slices of it may count."""
+        read: dict[str, pa.RecordBatch] = {}
+        for number, ref in enumerate(part.runs, 1):
+            whole = read.pop(ref.run, None) or self._whole(objects, ref)
+            if any(ref.run == other.run for other in part.runs[number:]):
+                read[ref.run] = whole
+            yield limited(whole, ref.first_group, ref.last_group)
 
     def _read(self, objects: ObjectStore, ref: RunRef) -> pa.RecordBatch:
+        return limited(self._whole(objects, ref), ref.first_group, ref.last_group)
+
+    def _whole(self, objects: ObjectStore, ref: RunRef) -> pa.RecordBatch:
         data = self._bytes(objects, ref)
         try:
-            batch = read_batch(data)
+            return read_batch(data)
         except (pa.ArrowException, OSError) as error:
             raise CorruptObjectError(
                 f"run '{ref.run}' in object '{ref.object}' is no run of a state: {error}"
             ) from error
-        return limited(batch, ref.first_group, ref.last_group)
 
     def _bytes(self, objects: ObjectStore, ref: RunRef) -> pa.Buffer:
         """A run's bytes, proved. Raises `CorruptObjectError`."""

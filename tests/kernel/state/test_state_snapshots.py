@@ -225,6 +225,28 @@ def test_a_restored_run_counts_only_for_its_key_groups(objects: Objects) -> None
     assert merged.restored(Chain(objects, generation=4)).held() == low.held()
 
 
+def test_parts_of_one_run_come_together_again_and_none_is_lost_by_merges(objects: Objects) -> None:
+    """K4: as when two chains had one run, and one chain has both of its parts now."""
+    chain = Chain(objects)
+    chain.count(range(200))
+    chain.take(1)
+    chain.count(range(20))
+    taken = chain.take(2)
+
+    def parts(first: int, last: int) -> tuple[RunRef, ...]:
+        runs = taken.states[0].runs
+        return tuple(dataclasses.replace(r, first_group=first, last_group=last) for r in runs)
+
+    state = dataclasses.replace(taken.states[0], runs=parts(0, 63) + parts(64, 127))
+    again = Taken((state,), taken.objects).restored(Chain(objects, generation=2))
+    assert again.held() == chain.held()
+    for checkpoint in range(3, 60):  # through merges of new runs, and of all
+        again.count([checkpoint, 300 + checkpoint])
+        told = again.take(checkpoint)
+        other = told.restored(Chain(objects, generation=checkpoint))
+        assert other.held() == again.held()
+
+
 def test_two_snapshots_of_one_state_are_joined(objects: Objects) -> None:
     """As when one chain takes over from two: other key groups, another type ledger."""
     one, other = Chain(objects), Chain(objects, generation=2)
