@@ -36,7 +36,7 @@ jobs:
         config:
           input_type: {{type: json, path: "{folder}/{files}"}}
           split_bytes: 1MiB
-          rows_per_second: 6000
+          rows_per_second: 2500
         time: {time}
     sinks:
       - {{operator_id: kept, output_type: file, config: {{path: {folder}/out, format: json}}}}
