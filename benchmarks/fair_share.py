@@ -115,8 +115,9 @@ def beside(folder: pathlib.Path, victim: Any, text: str, seconds: float) -> tupl
     """The job's rate while the other one runs, and the cores that the other one took."""
     burner = launched(folder, text)
     try:
-        wait_for("the burner", lambda: rows(burner) > 0)
         (job,) = burner.jobs.values()
+        wait_for("the burner", lambda: rows(burner) > 0 or job.outcome is not None)
+        assert job.outcome is None, job.outcome
         begun_s, before_ms = time.monotonic(), _cpu_ms(job)
         found = rate(victim, seconds)
         took = (_cpu_ms(job) - before_ms) / 1000 / (time.monotonic() - begun_s)
