@@ -10,7 +10,7 @@ import pytest
 
 from arkflow_kernel.protocol import OutcomeKind
 from tests.integration.published_rows import rows_in
-from tests.integration.running_jobs import Running, Start, causes
+from tests.integration.running_jobs import Running, Start
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
 
@@ -130,21 +130,6 @@ def test_windows_over_a_shared_source_are_whole_though_a_subtask_is_killed(
     killed(running, "rows-2")
     running.ended(OutcomeKind.FINISHED)
     assert_windows(tmp_path)
-
-
-def test_a_job_goes_on_with_another_number_of_subtasks_of_its_source(
-    start: Start, tmp_path: pathlib.Path
-) -> None:
-    """M6, K5: stopped with three, resumed with two, and then with one."""
-    for subtasks in (SUBTASKS, 2):
-        running = start(job(tmp_path, COUNT, "{mode: processing_time}", subtasks=subtasks))
-        running.until_restorable()
-        running.job.stop()
-        running.ended(OutcomeKind.STOPPED)
-    running = start(job(tmp_path, COUNT, "{mode: processing_time}", subtasks=1))
-    running.ended(OutcomeKind.FINISHED)
-    assert "continues from checkpoint" in causes(running.status)
-    assert_each_row_once(tmp_path)
 
 
 def test_splits_that_cannot_be_listed_are_the_jobs_failure_in_a_sentence(
