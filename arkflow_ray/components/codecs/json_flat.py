@@ -1,10 +1,11 @@
 """The fastest reading of lines: flat objects that all have the same fields in the same order.
 
 Not a parser: the first line gives a layout, and numpy proves that every line has it. In a block
-without backslashes and control characters each `"` begins or ends a text, so the places of the
-quotes, the bytes right beside them and the bytes of the keys determine every line except for its
-other values; those must be whole JSON tokens of their type. Whatever is not proved is refused, and
-then `json_fast` reads the block. Null, missing, nested and escaped values are left to it.
+without backslashes and control characters each `"` begins or ends a key or a text. If every line
+has those of the layout, with the bytes that are due around them, and there are no more of them in
+the block, only its other values are left; those must be whole JSON tokens of their type. Whatever
+is not proved is refused, and then `json_fast` reads the block. Null, missing, nested and escaped
+values are left to it.
 """
 
 import json
@@ -45,18 +46,18 @@ def read_flat(
     data = np.frombuffer(text, np.uint8)
     if np.count_nonzero(data < _SPACE) != len(starts) - 1 or (data == _BACKSLASH).any():
         return None
-    names = _names(bytes(text[: ends[0]]))
+    line = bytes(text[: ends[0]])
+    names = _names(line)
     if names is None or sorted(names) != sorted(root.fields):
         return None
-    kinds = [root.fields[name] for name in names]
-    slots = 2 * len(names) + 2 * kinds.count(Scalar.STRING)
-    quotes = np.flatnonzero(data == _QUOTE)
-    if len(quotes) != len(starts) * slots:
+    layout = _Layout(line, names, [root.fields[name] for name in names])
+    keys = layout.key_places(data, starts)
+    if keys is None:
         return None
-    places = np.ascontiguousarray(quotes.reshape(len(starts), slots).T)
     columns: dict[str, Any] = {}
-    layout = _Layout(data, places, kinds)
-    for name, kind, value in zip(names, kinds, layout.values(names, starts, ends), strict=False):
+    for name, kind, value in zip(
+        names, layout.kinds, layout.values(data, keys, ends), strict=False
+    ):
         if value is None:
             return None
         if kind is Scalar.STRING and name not in wanted:
@@ -70,56 +71,73 @@ def read_flat(
 
 
 class _Layout:
-    """Where keys and values are, if all lines are as the first one."""
+    """How every line looks, if all are as the first one: fields in order, blanks behind signs.
 
-    def __init__(self, data: _Bytes, places: Places, kinds: list[Any]) -> None:
-        self._data = data
-        self._places = places
-        self._kinds = kinds
-        self._colon_gap = int(data[places[1, 0] + 2] == _SPACE)
-        second = 4 if kinds[0] is Scalar.STRING else 2
-        has_second = len(kinds) > 1
-        self._comma_gap = int(has_second and data[places[second, 0] - 1] == _SPACE)
+    Each line has `slots` quotes: two around each key, two around each text.
+    """
 
-    def values(self, names: list[str], starts: Places, ends: Places) -> Any:
-        """For each field the places of its values and behind them; None, and no more, if not so."""
-        slot, before = 0, b""
-        comma = b"," + b" " * self._comma_gap
-        if not (self._places[0] == starts + 1).all():
-            yield None
-            return
-        for i, (name, kind) in enumerate(zip(names, self._kinds, strict=True)):
-            key, closing = self._places[slot], self._places[slot + 1]
-            if not self._is_key(key, before, name.encode()):
+    def __init__(self, line: bytes, names: list[str], kinds: list[Any]) -> None:
+        self.kinds = kinds
+        self._keys = [b'"' + name.encode() + b'":' for name in names]
+        self._slots = 2 * len(names) + 2 * kinds.count(Scalar.STRING)
+        self._colon_gap = b" " * line[1 + len(self._keys[0]) :].startswith(b" ")
+        second = line.find(self._keys[1]) if len(names) > 1 else 0
+        self._comma = b", " if second > 0 and line[second - 1] == _SPACE else b","
+
+    def key_places(self, data: _Bytes, starts: Places) -> list[Places] | None:
+        """Where the keys of each field begin; None if some line is not so.
+
+        If there are just the commas between fields, they tell: there are fewer than quotes.
+        """
+        count, fields = len(starts), len(self._keys)
+        is_quote = data == _QUOTE
+        if np.count_nonzero(is_quote) != count * self._slots:
+            return None
+        if fields == 1:
+            return [starts + 1]
+        commas = np.flatnonzero(data == _COMMA)
+        if len(commas) == count * (fields - 1):
+            behind = np.ascontiguousarray(commas.reshape(count, fields - 1).T)
+            return [starts + 1, *(behind + len(self._comma))]
+        quotes = np.flatnonzero(is_quote).reshape(count, self._slots)
+        sizes = [4 if kind is Scalar.STRING else 2 for kind in self.kinds]
+        opening = np.cumsum([0, *sizes[:-1]])
+        places = [np.ascontiguousarray(quotes[:, slot]) for slot in opening]
+        return places if (places[0] == starts + 1).all() else None
+
+    def values(self, data: _Bytes, keys: list[Places], ends: Places) -> Any:
+        """For each field the places of its values and behind them; None, and no more, if not so.
+
+        With the text that is due around each key, all quotes of a line are found: nothing that is
+        a key or a text hides in another value.
+        """
+        before = b"{"
+        for i, (key, kind) in enumerate(zip(self._keys, self.kinds, strict=True)):
+            is_text = kind is Scalar.STRING
+            due = key + self._colon_gap + b'"' * is_text
+            if not _is_at(data, keys[i] - len(before), before + due):
                 yield None
                 return
-            before = comma
-            slot += 4 if kind is Scalar.STRING else 2
-            first = closing + 2 + self._colon_gap
-            # The comma itself is looked at with the key behind it.
-            end = self._places[slot] - len(comma) if i + 1 < len(names) else ends - 1
-            if not (end > first).all():
+            last = i + 1 == len(keys)
+            first = keys[i] + len(due)
+            end = (ends - 1 if last else keys[i + 1] - len(self._comma)) - is_text
+            if not (end >= first).all() or not (is_text or (end > first).all()):
                 yield None
                 return
-            if kind is Scalar.STRING:
-                begin, stop = self._places[slot - 2], self._places[slot - 1]
-                if not (begin == first).all() or not (stop + 1 == end).all():
-                    yield None
-                    return
-                first, end = begin + 1, stop
+            if last and is_text and not (data.take(end, mode="clip") == _QUOTE).all():
+                yield None
+                return
+            before = b'"' * is_text + self._comma
             yield first, end
 
-    def _is_key(self, key: Places, before: bytes, name: bytes) -> bool:
-        """Whether around each quote in `key` are `before`, the name, its end and the colon."""
-        expected = before + b'"' + name + b'":' + b" " * self._colon_gap
-        first = key - len(before)
-        if int(first[0]) < 0 or int(first[-1]) + len(expected) > len(self._data):
-            return False
-        # One gather of the whole key a line: a view of every run of that many bytes.
-        runs = np.ndarray(
-            (len(self._data) - len(expected) + 1,), f"V{len(expected)}", self._data, strides=(1,)
-        )
-        return runs[first].tobytes() == expected * len(key)
+
+def _is_at(data: _Bytes, first: Places, expected: bytes) -> bool:
+    """Whether these bytes begin at each of the places, which rise."""
+    if int(first[0]) < 0 or int(first[-1]) + len(expected) > len(data):
+        return False
+    # One gather of all of them a line: a view of every run of that many bytes.
+    runs = np.ndarray((len(data) - len(expected) + 1,), f"V{len(expected)}", data, strides=(1,))
+    return runs[first].tobytes() == expected * len(first)
 
 
 def _is_flat(kind: JsonType) -> bool:
@@ -217,7 +235,7 @@ def _cast(tokens: Any, kind: pa.DataType) -> Any:
         return None
 
 
-_QUOTE, _SPACE, _BACKSLASH = b'" \\'
+_QUOTE, _SPACE, _BACKSLASH, _COMMA = b'" \\,'
 _MINUS, _DOT, _ZERO, _NINE, _EXPONENT, _LOWER = b"-.09e "
 _TRUE, _FALSE = b"true", b"false"
 _READ: Final[dict[Any, Any]] = {

@@ -1,6 +1,6 @@
 """JSON lines of one file as batches, with the byte position after each and a mark of the file.
 
-The file is read in blocks of whole lines, of about two batches each. A line that is longer than
+The file is read in blocks of whole lines, of about one batch each. A line that is longer than
 `max_row_bytes` is skipped chunk by chunk and never held. The end is where the file ends when the
 reader gets there; what is appended before that is read. A last line needs no line break.
 """
@@ -43,7 +43,6 @@ CHUNK_BYTES_MIN: Final = 64 * KIB
 """Smallest request to the file."""
 
 _BOM: Final = b"\xef\xbb\xbf"
-_BATCHES_A_BLOCK: Final = 2
 
 
 class LineFiles:
@@ -227,9 +226,9 @@ class LineSplit:
         return place if size == place else None
 
     def _adapt(self, size: int, count: int) -> None:
-        """Make the next block a little more than two batches."""
+        """Make the next block a little more than a batch: a larger one leaves the caches."""
         if count:
-            wanted = size * self._files.batch_rows * _BATCHES_A_BLOCK // count
+            wanted = size * self._files.batch_rows // count
             self._block_bytes = min(wanted + wanted // 32 + KIB, BLOCK_BYTES_MAX)
 
     def _batches(self, lines: Lines) -> Iterator[SourceBatch]:
