@@ -102,7 +102,7 @@ class ForgetsEndedChains(JobCoordinator):
 
     def _on_chain_ended(self, event: ChainEnded) -> None:
         source = self._positions._sources.get(event.chain)
-        known = None if source is None else source.frontier
+        known = None if source is None else dict(source.frontier)
         super()._on_chain_ended(event)
         if source is not None and known is not None:
             source.frontier = known
@@ -139,7 +139,7 @@ class _Eager(RestartStrategy):
 class RestartsAtOnce(PlantedCoordinator):
     """No restart waits."""
 
-    part = ("_strategy", _Eager)
+    part = ("_failures._strategy", _Eager)
 
 
 class _Stubborn(RestartStrategy):
@@ -151,7 +151,7 @@ class _Stubborn(RestartStrategy):
 class RestartsForEver(PlantedCoordinator):
     """Neither state nor strategy nor the number of attempts ends a job."""
 
-    part = ("_strategy", _Stubborn)
+    part = ("_failures._strategy", _Stubborn)
 
 
 class _Faint(RestartStrategy):
@@ -163,7 +163,7 @@ class _Faint(RestartStrategy):
 class GivesUpTooSoon(PlantedCoordinator):
     """Two failures end a job, whatever its strategy says."""
 
-    part = ("_strategy", _Faint)
+    part = ("_failures._strategy", _Faint)
 
 
 JOB_BUGS: tuple[type[Any], ...] = (
