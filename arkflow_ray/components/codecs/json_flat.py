@@ -51,7 +51,7 @@ def read_flat(
     if names is None or sorted(names) != sorted(root.fields):
         return None
     layout = _Layout(line, names, [root.fields[name] for name in names])
-    keys = layout.key_places(data, starts)
+    keys = layout.key_places(data, starts, ends)
     if keys is None:
         return None
     columns: dict[str, Any] = {}
@@ -84,7 +84,7 @@ class _Layout:
         second = line.find(self._keys[1]) if len(names) > 1 else 0
         self._comma = b", " if second > 0 and line[second - 1] == _SPACE else b","
 
-    def key_places(self, data: _Bytes, starts: Places) -> list[Places] | None:
+    def key_places(self, data: _Bytes, starts: Places, ends: Places) -> list[Places] | None:
         """Where the keys of each field begin; None if some line is not so.
 
         If there are just the commas between fields, they tell: there are fewer than quotes.
@@ -97,8 +97,9 @@ class _Layout:
             return [starts + 1]
         commas = np.flatnonzero(data == _COMMA)
         if len(commas) == count * (fields - 1):
-            behind = np.ascontiguousarray(commas.reshape(count, fields - 1).T)
-            return [starts + 1, *(behind + len(self._comma))]
+            each = np.ascontiguousarray(commas.reshape(count, fields - 1).T)
+            inside = (each[0] > starts).all() and (each[-1] < ends).all()
+            return [starts + 1, *(each + len(self._comma))] if inside else None
         quotes = np.flatnonzero(is_quote).reshape(count, self._slots)
         sizes = [4 if kind is Scalar.STRING else 2 for kind in self.kinds]
         opening = np.cumsum([0, *sizes[:-1]])
