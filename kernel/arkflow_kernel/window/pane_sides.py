@@ -26,6 +26,7 @@ from arkflow_kernel.window.pane_tables import (
     panes_of,
 )
 from arkflow_kernel.window.spill_file import SpillFile
+from arkflow_kernel.window.stream_file import SpillPaths
 
 RAW_ROWS = 1 << 16
 """So many raw rows are grouped at once, at least."""
@@ -224,10 +225,8 @@ class Spool:
     """Where tables go that do not fit in memory (S5). `folder` is called when the first does."""
 
     def __init__(self, folder: Callable[[], Path], prefix: str, operator: str) -> None:
-        self._folder = folder
-        self._prefix = prefix
+        self._paths = SpillPaths(folder, prefix, "spill")
         self._operator = operator
-        self._files = 0
 
     def filed(self, held: list[Held], merger: PaneMerger) -> PaneFile:
         """Tables as one file, read bucket by bucket. Raises `ResourceError`.
@@ -236,10 +235,10 @@ class Spool:
         """
         for number, each in enumerate(held):
             held[number] = each.ordered(merger.buckets)
-        self._files += 1
         counts: dict[int, int] = {}
-        path = self._folder() / f"{self._prefix}-{self._files}.spill"
-        file = SpillFile(path, _counted(merger.by_bucket(held), counts), self._operator)
+        file = SpillFile(
+            self._paths.next(), _counted(merger.by_bucket(held), counts), self._operator
+        )
         panes = np.array(sorted(counts), np.int64)
         rows = np.array([counts[pane] for pane in panes.tolist()], np.int64)
         return PaneFile(file, PaneSpan(panes, rows, int(rows.sum())))
