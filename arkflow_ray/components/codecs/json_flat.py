@@ -51,15 +51,11 @@ def read_flat(
     if names is None or sorted(names) != sorted(root.fields):
         return None
     layout = _Layout(line, names, [root.fields[name] for name in names])
-    keys = layout.key_places(data, starts, ends)
-    if keys is None:
+    values = layout.values(data, starts, ends)
+    if values is None:
         return None
     columns: dict[str, Any] = {}
-    for name, kind, value in zip(
-        names, layout.kinds, layout.values(data, keys, ends), strict=False
-    ):
-        if value is None:
-            return None
+    for name, kind, value in zip(names, layout.kinds, values, strict=True):
         if kind is Scalar.STRING and name not in wanted:
             continue  # its quotes are the proof
         column = _READ[kind](text, data, *value)
@@ -84,7 +80,36 @@ class _Layout:
         second = line.find(self._keys[1]) if len(names) > 1 else 0
         self._comma = b", " if second > 0 and line[second - 1] == _SPACE else b","
 
-    def key_places(self, data: _Bytes, starts: Places, ends: Places) -> list[Places] | None:
+    def values(
+        self, data: _Bytes, starts: Places, ends: Places
+    ) -> list[tuple[Places, Places]] | None:
+        """For each field the places of its values and behind them; None if some line is not so.
+
+        With the text that is due around each key, all quotes of a line are found: nothing that is
+        a key or a text hides in another value.
+        """
+        keys = self._key_places(data, starts, ends)
+        if keys is None:
+            return None
+        found: list[tuple[Places, Places]] = []
+        before = b"{"
+        for i, (key, kind) in enumerate(zip(self._keys, self.kinds, strict=True)):
+            is_text = kind is Scalar.STRING
+            due = key + self._colon_gap + b'"' * is_text
+            if not _is_at(data, keys[i] - len(before), before + due):
+                return None
+            last = i + 1 == len(keys)
+            first = keys[i] + len(due)
+            end = (ends - 1 if last else keys[i + 1] - len(self._comma)) - is_text
+            if not (end >= first if is_text else end > first).all():
+                return None
+            if last and is_text and not (data.take(end, mode="clip") == _QUOTE).all():
+                return None
+            before = b'"' * is_text + self._comma
+            found.append((first, end))
+        return found
+
+    def _key_places(self, data: _Bytes, starts: Places, ends: Places) -> list[Places] | None:
         """Where the keys of each field begin; None if some line is not so.
 
         If there are just the commas between fields, they tell: there are fewer than quotes.
@@ -105,31 +130,6 @@ class _Layout:
         opening = np.cumsum([0, *sizes[:-1]])
         places = [np.ascontiguousarray(quotes[:, slot]) for slot in opening]
         return places if (places[0] == starts + 1).all() else None
-
-    def values(self, data: _Bytes, keys: list[Places], ends: Places) -> Any:
-        """For each field the places of its values and behind them; None, and no more, if not so.
-
-        With the text that is due around each key, all quotes of a line are found: nothing that is
-        a key or a text hides in another value.
-        """
-        before = b"{"
-        for i, (key, kind) in enumerate(zip(self._keys, self.kinds, strict=True)):
-            is_text = kind is Scalar.STRING
-            due = key + self._colon_gap + b'"' * is_text
-            if not _is_at(data, keys[i] - len(before), before + due):
-                yield None
-                return
-            last = i + 1 == len(keys)
-            first = keys[i] + len(due)
-            end = (ends - 1 if last else keys[i + 1] - len(self._comma)) - is_text
-            if not (end >= first).all() or not (is_text or (end > first).all()):
-                yield None
-                return
-            if last and is_text and not (data.take(end, mode="clip") == _QUOTE).all():
-                yield None
-                return
-            before = b'"' * is_text + self._comma
-            yield first, end
 
 
 def _is_at(data: _Bytes, first: Places, expected: bytes) -> bool:
