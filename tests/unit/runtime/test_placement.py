@@ -128,13 +128,9 @@ def test_the_strategy_says_what_shares_a_bundle_and_how_bundles_are_spread(
     placing: Placing, strategy: str, bundles: int
 ) -> None:
     cluster = Nodes([4.0, 4.0])
-    asyncio.run(_all_seated(placement(cluster, placing)))
+    asyncio.run(seated(placement(cluster, placing), LINE))
     [group] = cluster.groups
     assert (group.strategy, len(group.bundles)) == (strategy, bundles)
-
-
-async def _all_seated(placed: Placement) -> None:
-    await seated(placed, LINE)
 
 
 def test_what_is_asked_for_later_is_a_group_of_its_own() -> None:
@@ -159,11 +155,7 @@ def test_slots_that_find_no_node_are_taken_apart() -> None:
             return [Node({"CPU": 4.0})] * 2
 
     cluster = Used([2.0, 2.0])
-
-    async def run() -> list[Seat]:
-        return await seated(placement(cluster), LINE)
-
-    seats = asyncio.run(run())
+    seats = asyncio.run(seated(placement(cluster), LINE))
     assert [len(group.bundles) for group in cluster.groups] == [1, 3]
     assert cluster.standing == [cluster.groups[1]]
     assert [seat.bundle for seat in seats] == [0, 1, 2]
@@ -197,7 +189,7 @@ def test_a_ray_that_does_not_answer_is_told_and_not_a_fault_of_ours() -> None:
             raise RayError("no connection")
 
     with pytest.raises(ResourceError, match="Ray does not answer: "):
-        asyncio.run(_all_seated(placement(Gone([8.0]))))
+        asyncio.run(seated(placement(Gone([8.0])), LINE))
 
 
 def test_strict_spread_is_not_softened() -> None:
