@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from arkflow_kernel.snapshot import age_text
+from arkflow_kernel.durations import age_text
 from arkflow_ray.cli.exits import ExitCode, say
 from arkflow_ray.door.client import ask, find_door, find_doors
 from arkflow_ray.door.messages import (

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from arkflow_kernel.durations import age_text
 from arkflow_kernel.errors import ArkflowError, ConfigError, Issue
-from arkflow_kernel.snapshot import age_text
 from arkflow_ray.cli.doors import tell_error
 from arkflow_ray.cli.exits import ExitCode
 from arkflow_ray.door.client import ask, find_door

@@ -5,10 +5,12 @@ Plain data and arithmetic: no clock, no printing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from arkflow_kernel.metrics import ChainStatistics
-from arkflow_kernel.plan import ChainPlan, ExecutionGraph
-from arkflow_kernel.protocol import JobStatus
+if TYPE_CHECKING:  # commands that only print what a door tells pay for none of it
+    from arkflow_kernel.metrics import ChainStatistics
+    from arkflow_kernel.plan import ChainPlan, ExecutionGraph
+    from arkflow_kernel.protocol import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class OperatorFigures:
         return max(self.rows_in) * self.parallelism / total
 
 
-def operator_figures(graph: ExecutionGraph, status: JobStatus) -> tuple[OperatorFigures, ...]:
+def operator_figures(graph: "ExecutionGraph", status: "JobStatus") -> tuple[OperatorFigures, ...]:
     """Every operator of the plan, chain by chain."""
     rows: dict[str, dict[str, list[int]]] = {}
     for plan in graph.chains:
@@ -56,7 +58,7 @@ def operator_figures(graph: ExecutionGraph, status: JobStatus) -> tuple[Operator
     )
 
 
-def read_rows(chain: ChainStatistics) -> int:
+def read_rows(chain: "ChainStatistics") -> int:
     """All rows that the source of a chain yielded, good or not."""
     return chain.rows_in + chain.bad_rows + chain.skipped_rows + chain.invalid_times
 
@@ -69,13 +71,13 @@ def counts_text(counts: Sequence[int], shown_max: int) -> str:
     return f"{min(counts):,} to {max(counts):,} (mean {mean:,.0f})"
 
 
-def _operators(plan: ChainPlan) -> list[str]:
+def _operators(plan: "ChainPlan") -> list[str]:
     source = [] if plan.source is None else [str(plan.source.operator)]
     middle = [str(operator.operator) for operator in plan.operators]
     return [*source, *middle, *(str(sink.operator) for sink in plan.sinks)]
 
 
-def _rows_in(plan: ChainPlan, told: ChainStatistics) -> Iterator[tuple[str, int]]:
+def _rows_in(plan: "ChainPlan", told: "ChainStatistics") -> Iterator[tuple[str, int]]:
     if plan.source is not None:
         yield str(plan.source.operator), read_rows(told)
     known = {operator.operator for operator in plan.operators}

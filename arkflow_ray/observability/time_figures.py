@@ -5,11 +5,14 @@ Plain data and arithmetic: no clock, no printing.
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from arkflow_kernel.ids import ChainId
-from arkflow_kernel.metrics import ChainStatistics
-from arkflow_kernel.plan import ExecutionGraph
-from arkflow_kernel.protocol import JobStatus
+
+if TYPE_CHECKING:  # commands that only print what a door tells pay for none of it
+    from arkflow_kernel.metrics import ChainStatistics
+    from arkflow_kernel.plan import ExecutionGraph
+    from arkflow_kernel.protocol import JobStatus
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,7 +36,7 @@ class TimeFigures:
     evicted_rows: int = 0
 
 
-def time_figures(graph: ExecutionGraph, status: JobStatus) -> tuple[TimeFigures, ...]:
+def time_figures(graph: "ExecutionGraph", status: "JobStatus") -> tuple[TimeFigures, ...]:
     """Of all chains that have reported, in the order of the plan; none in processing time."""
     sources = [chain.source for chain in graph.chains if chain.source is not None]
     if all(source.time is None for source in sources):
@@ -42,7 +45,7 @@ def time_figures(graph: ExecutionGraph, status: JobStatus) -> tuple[TimeFigures,
     return tuple(_figures(each) for each in told if each is not None)
 
 
-def _figures(chain: ChainStatistics) -> TimeFigures:
+def _figures(chain: "ChainStatistics") -> TimeFigures:
     return TimeFigures(
         chain.chain,
         None if chain.watermark is None else int(chain.watermark),
@@ -54,12 +57,12 @@ def _figures(chain: ChainStatistics) -> TimeFigures:
     )
 
 
-def late_rows(chain: ChainStatistics) -> int:
+def late_rows(chain: "ChainStatistics") -> int:
     """Rows that came too late for the windows of a chain."""
     return sum(counts.late for counts in chain.operators)
 
 
-def evicted_rows(chain: ChainStatistics) -> int:
+def evicted_rows(chain: "ChainStatistics") -> int:
     """Rows that windows of a chain had to let go of (N6)."""
     return sum(counts.evicted for counts in chain.operators)
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
+from arkflow_kernel.durations import age_text
 from arkflow_kernel.ids import WallMs
-from arkflow_kernel.snapshot import age_text
 from arkflow_ray.observability.job_event import JobEvent
 from arkflow_ray.observability.time_figures import TimeFigures
 

@@ -389,5 +389,4 @@ __all__ = [
     "SplitTime",
     "StagedObject",
     "StateSnapshot",
-    "age_text",
 ]

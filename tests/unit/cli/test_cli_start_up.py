@@ -40,6 +40,10 @@ def test_a_command_imports_what_typer_parses_with_at_most(command: list[str]) ->
     assert imported_by(*command) <= {"pydantic"}
 
 
+def test_a_command_that_asks_at_doors_imports_what_typer_parses_with_at_most() -> None:
+    assert imported_by("jobs") <= {"pydantic"}
+
+
 def test_validate_imports_neither_ray_nor_datafusion(good_file: Path) -> None:
     assert imported_by("validate", good_file) == {"pyarrow", "pydantic"}
 
