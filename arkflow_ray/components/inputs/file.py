@@ -5,7 +5,9 @@ split reader (`file_lines`, `file_parquet`); here is the order of the splits (`f
 where each continues. A subtask that was assigned splits lists nothing itself (K5).
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
 from arkflow_kernel.errors import SourceError
@@ -84,15 +86,15 @@ class FileReader:
 
         SourceError if one with a restored position is gone, or was split otherwise.
         """
-        found = self._listed(restored)
-        lengths = {name: self._store.size(name) for name in {part.name for part in found}}
-        return tuple(Split(part.split, part.size(lengths[part.name])) for part in found)
+        length = cache(self._store.size)  # a store is asked once for each file
+        found = self._listed(restored, length)
+        return tuple(Split(part.split, part.size(length(part.name))) for part in found)
 
     def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         """SourceError if a file with a restored position is gone, or another now."""
         known = {s.split: s for s in restored}
         if assigned is None:
-            parts = self._listed(restored)
+            parts = self._listed(restored, self._store.size)
         else:
             left = (split for split in assigned if split not in known or not known[split].ended)
             parts = [self._parts.of_split(split) for split in left]
@@ -155,14 +157,16 @@ class FileReader:
             self._current.close()
             self._current = None
 
-    def _listed(self, restored: Seq[SplitPosition]) -> list[FilePart]:
-        """All parts of all files, in the order of reading."""
+    def _listed(
+        self, restored: Seq[SplitPosition], length: Callable[[str], int | None]
+    ) -> list[FilePart]:
+        """All parts of all files, in the order of reading. `length` of a file, in bytes."""
         known, names = {s.split: s for s in restored}, self._store.names()
         self._parts.check_known(names, known)
         parts: list[FilePart] = []
         for name in names:
-            length = self._store.size(name) if self._parts.in_ranges else None
-            parts += self._parts.of_file(name, length, known)
+            bytes_there = length(name) if self._parts.in_ranges else None
+            parts += self._parts.of_file(name, bytes_there, known)
         present = {part.split for part in parts}
         gone = sorted(s for s, place in known.items() if not place.ended and s not in present)
         if gone:
