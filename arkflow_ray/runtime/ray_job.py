@@ -53,7 +53,7 @@ class RayJob(KernelHandle):
         choice: RestoreChoice = NEWEST,
     ) -> None:
         self._graph = graph
-        self._plans = [graph]
+        self._plans = [(parallelism_of(graph), graph)]
         self._choice = choice
         self._before = FIRST
         self._clock = SystemClock()
@@ -114,7 +114,7 @@ class RayJob(KernelHandle):
     def rescale(self, graph: ExecutionGraph) -> None:
         """See `KernelHandle.rescale`."""
         with self._lock:
-            self._plans.append(graph)
+            self._plans.append((parallelism_of(graph), graph))
             self._coordinator.actor.rescale.remote(graph)
 
     def cancel(self) -> None:
@@ -151,8 +151,8 @@ class RayJob(KernelHandle):
     def _note_plan(self, status: JobStatus) -> None:
         """A successor runs the plan that was at work (P8): the newest of this parallelism."""
         with self._lock:
-            for plan in reversed(self._plans):
-                if parallelism_of(plan) == status.parallelism:
+            for parallelism, plan in reversed(self._plans):
+                if parallelism == status.parallelism:
                     self._graph = plan
                     return
 
