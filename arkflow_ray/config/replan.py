@@ -57,11 +57,6 @@ def replan(job: JobSpec, changes: Mapping[str, int]) -> Replan:
     return Replan(after, job_graph(after), changed, notes)
 
 
-def replanned(job: JobSpec, changes: Mapping[str, int]) -> ExecutionGraph:
-    """The plan of `replan`."""
-    return replan(job, changes).graph
-
-
 def _new_issues(before: JobSpec, after: JobSpec) -> Iterator[tuple[str, bool]]:
     """What the rules of jobs say of the one and not of the other; whether it is a warning."""
     known = {(issue.path, issue.warning) for issue in job_issues(before)}
@@ -87,4 +82,4 @@ def _located(job: JobSpec, issue: Issue) -> str:
     return issue.message if f"'{name}'" in issue.message else f"{what} '{name}': {issue.message}"
 
 
-__all__ = ["Replan", "replan", "replanned"]
+__all__ = ["Replan", "replan"]

@@ -9,7 +9,7 @@ from arkflow_kernel.graph import build_graph
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.job_parallelism import parallelisms, with_parallelism
 from arkflow_ray.config.project import check_file
-from arkflow_ray.config.replan import replan, replanned
+from arkflow_ray.config.replan import replan
 from tests.unit.config.sample_files import STREAM, Write
 
 COUNTED = """
@@ -56,7 +56,7 @@ def shop(write: Write) -> JobSpec:
 
 def refusal(job: JobSpec, changes: Mapping[str, int]) -> str:
     with pytest.raises(ConfigError) as raised:
-        replanned(job, changes)
+        replan(job, changes)
     return raised.value.message
 
 
@@ -77,8 +77,8 @@ def test_an_operator_gets_the_subtasks_that_are_asked_for_and_the_others_keep_th
 def test_the_plan_is_that_of_a_file_that_says_so(shop: JobSpec, write: Write) -> None:
     text = COUNTED.replace("parallelism: 2\n", "parallelism: 4\n")
     (job,) = check_file(write(text, "four.yaml"), env={}).jobs
-    assert replanned(shop, {"counted": 4}) == job.graph
-    assert replanned(replan(shop, {"counted": 4}).job, {"counted": 2}) == build_graph(shop)
+    assert replan(shop, {"counted": 4}).graph == job.graph
+    assert replan(replan(shop, {"counted": 4}).job, {"counted": 2}).graph == build_graph(shop)
 
 
 def test_an_operator_that_has_the_jobs_parallelism_gets_one_of_its_own(
