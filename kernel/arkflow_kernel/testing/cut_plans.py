@@ -13,7 +13,6 @@ from arkflow_kernel.graph import build_graph
 from arkflow_kernel.ids import ChainId
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
-from arkflow_kernel.ports import Split
 from arkflow_kernel.snapshot import RestoredChain
 from arkflow_kernel.split_assignment import SplitShare, assigned
 from arkflow_kernel.testing.cut_scenario import (
@@ -28,7 +27,6 @@ from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.scenario import Scenario
 from arkflow_kernel.testing.sim_order import Head, head_of
 from arkflow_kernel.testing.sim_parts import SourceScript
-from arkflow_kernel.testing.sim_rows import split_name
 
 PLANS_MAX: Final = 4
 """Plans of one job."""
@@ -66,9 +64,8 @@ class RescaleScenario(Scenario):
         return self.whole[head_of(chain)]
 
     def _share(self, plan: ChainPlan, restored: RestoredChain) -> SplitShare:
-        script, finished = self.script(plan.chain), restored.finished_subtasks
-        splits = [Split(split_name(n), script.rows(n)) for n in sorted(script.sizes)]
-        found = splits if len(finished) < plan.parallelism else []
+        finished = restored.finished_subtasks
+        found = self.script(plan.chain).splits() if len(finished) < plan.parallelism else ()
         return assigned(found, restored.sources, plan.parallelism, finished)[plan.subtask]
 
 

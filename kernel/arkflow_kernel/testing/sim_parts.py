@@ -61,6 +61,10 @@ class SourceScript:
         """How many rows the split has."""
         return sum(self.sizes[split])
 
+    def splits(self) -> tuple[Split, ...]:
+        """All of them; each is as large as it has rows."""
+        return tuple(Split(split_name(each), self.rows(each)) for each in sorted(self.sizes))
+
     def batch(self, split: int, first: int, end: int) -> Cached:
         """The good and the bad rows from `first` to before `end`; made once a job."""
         known = self.cache.get((split, first, end))
@@ -112,10 +116,9 @@ class SimSource:
         return self._script.commits
 
     def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
-        """All splits of the script; each is as large as it has rows."""
+        """All splits of the script."""
         del restored
-        script = self._script
-        return tuple(Split(split_name(each), script.rows(each)) for each in sorted(script.sizes))
+        return self._script.splits()
 
     def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
         """Continue at the restored positions, in the assigned splits alone."""
