@@ -133,29 +133,25 @@ def check_mapped(
     had = sorted(tokens_of(base.record.chains), key=_order)
     if sorted(tokens_of(restored), key=_order) != had:
         raise ViolationError(f"a claim of another plan restores other tokens than {had} (X5)")
-    record = CheckpointRecord(base.record.generation, base.record.checkpoint, base.record.kind, ())
     for plan in graph.chains:
         for operator in plan.operators:
             if operator.state is None:
                 continue
             own = tuple(each for each in restored if each.chain == plan.chain)
-            kept = states.counts(_with(record, own), operator.operator)
+            kept = states.counts(replace(base.record, chains=own), operator.operator)
             for key in kept:
                 owner = owner_of(key, plan.parallelism, graph.max_parallelism)
                 if owner != plan.subtask:
                     raise ViolationError(f"key {key} is restored to {plan.chain}, not to {owner}")
+    record = replace(base.record, chains=restored)
     for name in {op.operator for plan in graph.chains for op in plan.operators if op.state}:
-        found, counts = states.counts(_with(record, restored), name), base.counts(name)
+        found, counts = states.counts(record, name), base.counts(name)
         if found != counts:
             raise ViolationError(f"{name} is restored as {found}, the record has {counts} (S6)")
 
 
 def _order(token: SinkToken) -> tuple[str, int, tuple[int, int]]:
     return token.sink, token.lane, (token.epoch.generation, token.epoch.checkpoint)
-
-
-def _with(record: CheckpointRecord, chains: tuple[ChainSnapshot, ...]) -> CheckpointRecord:
-    return CheckpointRecord(record.generation, record.checkpoint, record.kind, chains)
 
 
 __all__ = ["Known", "Past", "check_mapped", "check_same", "tokens_of"]

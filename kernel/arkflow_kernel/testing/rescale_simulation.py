@@ -12,7 +12,6 @@ from arkflow_kernel.protocol import OutcomeKind
 from arkflow_kernel.testing.cut_plans import RescaleScenario, draw_rescale_scenario
 from arkflow_kernel.testing.cut_rescale_run import OVER, POINTS, VICTIMS, RescaleJob, RescaleRun
 from arkflow_kernel.testing.cut_simulation import RUNS_MAX, Ask, CutSimulation, Life
-from arkflow_kernel.testing.scenario import Scenario
 
 PROBES: Final = (
     *(f"killed {point}" for point in POINTS),
@@ -103,9 +102,8 @@ class RescaleSimulation(CutSimulation):
     asks = (*[Ask.NOTHING] * 9, Ask.STOP, *Ask)
     file = FILE
 
-    def _drawn(self) -> Scenario:
-        scenario: RescaleScenario = draw_rescale_scenario(self._dice)
-        return scenario
+    def _drawn(self) -> RescaleScenario:
+        return draw_rescale_scenario(self._dice)
 
     def _life(self) -> Life:
         return RescaleLife(self)
