@@ -6,6 +6,7 @@ import pytest
 
 from arkflow_kernel.testing import (
     planted,
+    planted_autoscale,
     planted_channels,
     planted_cuts,
     planted_jobs,
@@ -31,6 +32,7 @@ def test_a_planted_bug_of_checkpoints_is_found_within_the_fixed_seeds(bug: str) 
 
 MODULES = (
     planted,
+    planted_autoscale,
     planted_channels,
     planted_cuts,
     planted_jobs,

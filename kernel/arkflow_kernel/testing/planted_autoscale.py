@@ -1,7 +1,8 @@
 """Planted bugs of autoscaling: each is one step of the decision, done wrongly."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from arkflow_kernel.autoscale import AutoscaleMode, Autoscaler
 from arkflow_kernel.autoscale_load import (
@@ -58,26 +59,6 @@ class _RowsAreSpreadEvenly(LoadModel):
         return None if load is None else replace(load, fixed=0.0, shared=load.fixed + load.shared)
 
 
-def observed_rates(mode: AutoscaleMode, cooldown_ms: int) -> Autoscaler:
-    """See `_ObservedRates`."""
-    return Autoscaler(mode, cooldown_ms, _ObservedRates())
-
-
-def backpressure_is_nothing(mode: AutoscaleMode, cooldown_ms: int) -> Autoscaler:
-    """See `_BackpressureIsNothing`."""
-    return Autoscaler(mode, cooldown_ms, _BackpressureIsNothing())
-
-
-def every_row_goes_on(mode: AutoscaleMode, cooldown_ms: int) -> Autoscaler:
-    """See `_EveryRowGoesOn`."""
-    return Autoscaler(mode, cooldown_ms, _EveryRowGoesOn())
-
-
-def rows_are_spread_evenly(mode: AutoscaleMode, cooldown_ms: int) -> Autoscaler:
-    """See `_RowsAreSpreadEvenly`."""
-    return Autoscaler(mode, cooldown_ms, _RowsAreSpreadEvenly())
-
-
 class ForgetsToWait(Autoscaler):
     """The next decision follows as soon as it likes."""
 
@@ -103,11 +84,11 @@ class NeverAsksWhetherItHelped(Autoscaler):
         del plan, now_ms
 
 
-PLANTED_AUTOSCALE = {
-    "observed_rates": observed_rates,
-    "backpressure_is_nothing": backpressure_is_nothing,
-    "every_row_goes_on": every_row_goes_on,
-    "rows_are_spread_evenly": rows_are_spread_evenly,
+PLANTED_AUTOSCALE: dict[str, Callable[[AutoscaleMode, int], Autoscaler]] = {
+    "observed_rates": partial(Autoscaler, model=_ObservedRates()),
+    "backpressure_is_nothing": partial(Autoscaler, model=_BackpressureIsNothing()),
+    "every_row_goes_on": partial(Autoscaler, model=_EveryRowGoesOn()),
+    "rows_are_spread_evenly": partial(Autoscaler, model=_RowsAreSpreadEvenly()),
     "ForgetsToWait": ForgetsToWait,
     "NoGap": NoGap,
     "NeverAsksWhetherItHelped": NeverAsksWhetherItHelped,
