@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from arkflow_kernel.autoscale import AutoscaleMode, Autoscaler, ScaleDecision
+from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.testing.dice import Dice
 from arkflow_kernel.testing.planted_autoscale import PLANTED_AUTOSCALE
 from arkflow_kernel.testing.scale_model import ModelPipeline, ModelStage, PipelineRun
@@ -60,10 +61,8 @@ class Trial:
                 raise WrongError("two decisions within a cooldown")
             self.decisions.append((self.run.now_s, decision))
             for stage in self.run.pipeline.stages:
-                wanted = {str(op): n for op, n in decision.parallelism.items()}.get(stage.name, 1)
-                if stage.name in decision.parallelism and not (
-                    stage.lower <= wanted <= stage.upper
-                ):
+                wanted = decision.parallelism.get(OperatorId(stage.name))
+                if wanted is not None and not stage.lower <= wanted <= stage.upper:
                     raise WrongError(f"{stage.name} is to have {wanted} subtasks")
             self.run.rescale(decision.parallelism, self.pause_s)
             self.machine.begin(self.run.plan(), self.run.now_ms)
@@ -136,6 +135,13 @@ def _noise(dice: Dice) -> float:
     return dice.pick([0.0, 0.1, 0.3])
 
 
+def _limited(
+    dice: Dice, stages: tuple[ModelStage, ...], rate: float, cpus: int | None = None
+) -> ModelPipeline:
+    """What its source offers is known, and stays."""
+    return ModelPipeline(stages, lambda _: rate, limit=rate, noise=_noise(dice), cpus=cpus)
+
+
 # --- the loads ---------------------------------------------------------------------------------
 
 
@@ -143,8 +149,7 @@ def limited_source(seed: int, make: Maker = Autoscaler) -> None:
     """What the source offers is known: up to twelve times what the pipeline can do at first."""
     dice = Dice(seed)
     rate = float(dice.between(200, 12_000))
-    pipeline = ModelPipeline(_stages(dice), lambda _: rate, limit=rate, noise=_noise(dice))
-    _trial(seed, pipeline, make).settles()
+    _trial(seed, _limited(dice, _stages(dice), rate), make).settles()
 
 
 def step_up_and_down(seed: int, make: Maker = Autoscaler) -> None:
@@ -192,8 +197,7 @@ def costlier_rows(seed: int, make: Maker = Autoscaler) -> None:
         "first", lambda at_s: base * (4 if at_s > 1400 else 1), first.passed_on, upper=64
     )
     rate = float(dice.between(500, 3000))
-    pipeline = ModelPipeline((changed, *others), lambda _: rate, limit=rate, noise=_noise(dice))
-    trial = _trial(seed, pipeline, make)
+    trial = _trial(seed, _limited(dice, (changed, *others), rate), make)
     trial.settles()
     trial.passes(1420 - trial.run.now_s)
     trial.settles()
@@ -204,9 +208,7 @@ def hot_key(seed: int, make: Maker = Autoscaler) -> None:
     dice = Dice(seed)
     rate = float(dice.between(1000, 6000))
     stages = _stages(dice, hot=True)
-    trial = _trial(
-        seed, ModelPipeline(stages, lambda _: rate, limit=rate, noise=_noise(dice)), make
-    )
+    trial = _trial(seed, _limited(dice, stages, rate), make)
     trial.settles()
     passed = 1.0
     for stage in stages:
@@ -225,8 +227,7 @@ def shared_processors(seed: int, make: Maker = Autoscaler) -> None:
     dice = Dice(seed)
     stages = (ModelStage("work", lambda _: 0.001, upper=32),)
     rate = float(dice.between(5_000, 20_000))
-    pipeline = ModelPipeline(stages, lambda _: rate, limit=rate, noise=_noise(dice), cpus=1)
-    trial = _trial(seed, pipeline, make)
+    trial = _trial(seed, _limited(dice, stages, rate, cpus=1), make)
     trial.passes(60)
     trial.run.parallelism["work"] = 2
     trial.machine.begin(trial.run.plan(), trial.run.now_ms)
