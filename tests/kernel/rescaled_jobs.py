@@ -1,9 +1,7 @@
 """A job of one operator that gets another parallelism, driven by hand up to a point (K2)."""
 
 from arkflow_kernel.envelope import RoundKind
-from arkflow_kernel.errors import (
-    ArkflowError,
-)
+from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import ChainId, CheckpointId
 from arkflow_kernel.plan import CheckpointPlan, ExecutionGraph, Mode, RestartPlan
 from arkflow_kernel.protocol import (

@@ -8,6 +8,7 @@ from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.protocol import Desired, JobState, OutcomeKind
 from arkflow_kernel.testing.hand_driven_job import HandDrivenJob
 from arkflow_kernel.testing.plans import job_plan, stage_plans
+from tests.kernel.rescaled_jobs import fails, heard, state_of, status_of
 
 W0 = ChainId("w-0")
 
@@ -25,38 +26,25 @@ def _stopping() -> HandDrivenJob:
     job.rescale(_graph(2))
     assert _heard(job) is Desired.RUN
     job.prepared()
-    assert (_state(job), _phase(job)) == (JobState.RESCALING, "end")
+    assert (state_of(job), _phase(job)) == (JobState.RESCALING, "end")
     assert _heard(job) is Desired.STOP
     return job
 
 
 def _heard(job: HandDrivenJob) -> Desired:
-    return job.heard[W0].desired
-
-
-def _state(job: HandDrivenJob) -> JobState:
-    return job.machine.status().state
+    return heard(job)[0]
 
 
 def _phase(job: HandDrivenJob) -> str:
-    status = job.machine.status().rescale
-    assert status is not None
-    return status.phase
+    return status_of(job).phase
 
 
 def _replanned() -> HandDrivenJob:
     job = _stopping()
     job.ended("w-0", OutcomeKind.STOPPED, row=7)
     job.answer_all()
-    assert (_state(job), _phase(job)) == (JobState.RUNNING, "done")
+    assert (state_of(job), _phase(job)) == (JobState.RUNNING, "done")
     return job
-
-
-def _fails(job: HandDrivenJob) -> None:
-    first, *others = sorted(job.deployed)
-    job.ended(first, OutcomeKind.FAILED)
-    for name in others:
-        job.ended(name, OutcomeKind.CANCELLED)
 
 
 def test_the_new_plan_begins_where_the_sources_were_settled_and_all_its_subtasks_hear_of_it() -> (
@@ -65,7 +53,7 @@ def test_the_new_plan_begins_where_the_sources_were_settled_and_all_its_subtasks
     job = _stopping()
     assert not job.logs
     job.ended("w-0", OutcomeKind.STOPPED, row=7)
-    assert (_state(job), _phase(job)) == (JobState.DEPLOYING, "deploy")
+    assert (state_of(job), _phase(job)) == (JobState.DEPLOYING, "deploy")
     settled = (SplitPosition(SplitId("a"), {"row": 7}),)
     assert job.restored == {"w-0": settled, "w-1": settled}
     assert job.generation == 2
@@ -84,7 +72,7 @@ def test_processes_that_cannot_be_had_leave_the_job_as_it_is() -> None:
     job.run()
     job.rescale(_graph(2))
     job.prepared(ResourceError("2 CPUs are missing"))
-    assert (_state(job), _phase(job), _heard(job)) == (JobState.RUNNING, "failed", Desired.RUN)
+    assert (state_of(job), _phase(job), _heard(job)) == (JobState.RUNNING, "failed", Desired.RUN)
     assert job.released == ["w-1"]
 
 
@@ -115,7 +103,7 @@ def test_data_that_end_while_processes_are_prepared_end_the_job() -> None:
 def test_a_stop_ends_the_job_instead_and_a_drain_is_done_by_the_new_plan() -> None:
     job = _stopping()
     job.ask("stop")
-    assert _state(job) is JobState.STOPPING
+    assert state_of(job) is JobState.STOPPING
     job.ended("w-0", OutcomeKind.STOPPED)
     assert job.end is not None
     assert job.end.outcome.kind is OutcomeKind.STOPPED
@@ -123,17 +111,17 @@ def test_a_stop_ends_the_job_instead_and_a_drain_is_done_by_the_new_plan() -> No
     job.ask("drain")
     job.ended("w-0", OutcomeKind.STOPPED)
     job.answer_all()
-    assert (_state(job), _heard(job)) == (JobState.STOPPING, Desired.DRAIN)
+    assert (state_of(job), _heard(job)) == (JobState.STOPPING, Desired.DRAIN)
 
 
 def test_a_new_plan_that_fails_twice_before_it_has_run_for_a_while_is_taken_back() -> None:
     job = _replanned()
-    _fails(job)
+    fails(job)
     assert len(job.deployed) == 2
-    _fails(job)
+    fails(job)
     assert (_phase(job), job.deployed) == ("taken back", {"w-0"})
     job.answer_all()
-    assert _state(job) is JobState.RUNNING
+    assert state_of(job) is JobState.RUNNING
 
 
 def test_a_new_plan_that_has_run_for_a_while_stays() -> None:
@@ -142,16 +130,16 @@ def test_a_new_plan_that_has_run_for_a_while_stays() -> None:
         for name in sorted(job.deployed):
             job.clock.advance(TRIAL_MS // 2)
             job.report(name)
-        _fails(job)
+        fails(job)
         job.answer_all()
     assert (_phase(job), len(job.deployed)) == ("done", 2)
 
 
 def test_a_plan_on_trial_that_fails_while_it_makes_room_is_followed_by_the_next_one() -> None:
     job = _replanned()
-    _fails(job)
+    fails(job)
     job.answer_all()
     job.rescale(_graph(3))
     job.prepared()
-    _fails(job)
+    fails(job)
     assert len(job.deployed) == 3

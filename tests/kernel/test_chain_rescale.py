@@ -45,25 +45,22 @@ def _plan() -> ChainPlan:
 
 
 def _waiting(chain: HandDrivenChain, kind: type) -> list[int]:
-    return [int(token) for token, request in chain.waiting.items() if isinstance(request, kind)]
+    """Requests of a kind that are not answered; one to the lane is of its item's kind, too."""
+    return [
+        int(token)
+        for token, request in chain.waiting.items()
+        if isinstance(request, kind)
+        or (isinstance(request, Submit) and isinstance(request.item, kind))
+    ]
 
 
 def _runs(chain: HandDrivenChain) -> list[int]:
     """Batches that were submitted and are not answered."""
-    return [
-        int(token)
-        for token, request in chain.waiting.items()
-        if isinstance(request, Submit) and isinstance(request.item, RunItem)
-    ]
+    return _waiting(chain, RunItem)
 
 
 def _seal(chain: HandDrivenChain) -> int:
-    (found,) = (
-        int(token)
-        for token, request in chain.waiting.items()
-        if isinstance(request, Submit) and isinstance(request.item, SealItem)
-    )
-    return found
+    return _only(chain, SealItem)
 
 
 def _only(chain: HandDrivenChain, kind: type) -> int:
