@@ -114,7 +114,6 @@ class CoordinatorActor:
         self._clock = RunningClock()
         self._machine = JobCoordinator(graph, choice=choice, started=before.started)
         self._mailbox: Mailbox[CoordinatorEvent] = Mailbox()
-        self._settings: JobSettings | None = None
         self._made_deployments: Deployments | None = None
         self._attempt = _Attempt(NO_GENERATION)
         self._pool = ChainPool(self._create)
@@ -132,7 +131,6 @@ class CoordinatorActor:
         In checkpoint mode nothing is deployed for `hold_ms`: so long the chains of another
         coordinator may write, whose end could not be confirmed (D6).
         """
-        self._settings = settings
         me = ray.get_runtime_context().current_actor if ray.is_initialized() else None
         self._made_deployments = Deployments(self._graph.job, settings, me)
         self._placement = open_placement(self._graph, settings)
@@ -244,8 +242,7 @@ class CoordinatorActor:
                 self._outcome = command.outcome
 
     def _open_log(self) -> CheckpointLog:
-        settings = self._settings
-        assert settings is not None
+        settings = self._deployments.settings
         root = settings.checkpoint_root
         assert root is not None, "a job in checkpoint mode has a checkpoint root (F0)"
         return open_job_log(self._graph, root, continued=self._continued, run=settings.run)
@@ -272,8 +269,7 @@ class CoordinatorActor:
         chain = command.plan.chain
         try:
             process = await self._pool.taken(command.plan, lambda: _not_killed(chain, attempt))
-            assert self._settings is not None
-            command = await self._splits.dealt(command, self._settings.secrets)
+            command = await self._splits.dealt(command, self._deployments.settings.secrets)
             deployed = await process.deploy(
                 self._deployments.of(
                     command.plan, process, attempt.generation, attempt.secret, command.restored
