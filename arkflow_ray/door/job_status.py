@@ -128,7 +128,7 @@ def progress_text(status: JobStatus) -> str | None:
     for chain, waits in status.waits.items():
         for wait in waits:
             return f"chain '{chain}' waits for {wait.on}: {wait.detail}"
-    rescale = under_way(status)
+    rescale = under_way(status.rescale)
     if rescale is not None:
         return rescale_text(rescale)
     if told is not None and told.under_way:

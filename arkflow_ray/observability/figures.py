@@ -20,7 +20,7 @@ from arkflow_ray.observability.time_figures import (
     late_rows,
     time_figures,
 )
-from arkflow_ray.runtime.rescaling import ENDED
+from arkflow_ray.runtime.rescaling import under_way
 
 RATE_WINDOW_S = 5.0
 """Rates are means over this many seconds: reports come once a second."""
@@ -165,8 +165,8 @@ def _processes(status: JobStatus) -> Iterator[ProcessFigures]:
 
 def rescale_phase(job: JobFigures) -> str | None:
     """The phase of the rescale that is under way; None if none is."""
-    rescale = job.rescale
-    return None if rescale is None or rescale.phase in ENDED else rescale.phase
+    rescale = under_way(job.rescale)
+    return None if rescale is None else rescale.phase
 
 
 def restarts_text(restarts: int) -> str:

@@ -77,9 +77,8 @@ class Rescaling:
         return all(now.get(name) == wanted for name, (_, wanted) in self.changed.items())
 
 
-def under_way(status: JobStatus) -> RescaleStatus | None:
-    """The rescale that is under way, if there is one."""
-    rescale = status.rescale
+def under_way(rescale: RescaleStatus | None) -> RescaleStatus | None:
+    """The last rescale, if it is under way."""
     return None if rescale is None or rescale.phase in ENDED else rescale
 
 

@@ -112,7 +112,7 @@ class RunningJob:
             raise RescaleError(f"job '{self.job}' was started from a plan alone")
         if self._outcome is not None:
             raise RescaleError(f"job '{self.job}' is over")
-        busy = under_way(status)
+        busy = under_way(status.rescale)
         if busy is not None or (self._asked and self._asked.end(status, None) is None):
             phase = "" if busy is None else f" (phase `{busy.phase}`)"
             text = f"job '{self.job}' is being rescaled{phase}; ask again when that is over"
