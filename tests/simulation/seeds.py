@@ -5,6 +5,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -53,6 +54,16 @@ def reached(report: Report) -> Counter[str]:
     return report.probes
 
 
+def missed(
+    run: Callable[[int], Counter[str]], probes: Iterable[str], fixed: int = FIXED_SEEDS
+) -> set[str]:
+    """Which of these the fixed seeds do not reach, all of them together."""
+    together: Counter[str] = Counter()
+    for seed in range(fixed):
+        together.update(run(seed))
+    return {probe for probe in probes if not together[probe]}
+
+
 def run_all(
     simulation: type[Simulation | CutSimulation],
     machines: Machines,
@@ -64,4 +75,4 @@ def run_all(
         simulation((first + n) % fixed, machines).run()
 
 
-__all__ = ["FIXED_SEEDS", "in_chunks", "reached", "run_all", "unless_replayed"]
+__all__ = ["FIXED_SEEDS", "in_chunks", "missed", "reached", "run_all", "unless_replayed"]

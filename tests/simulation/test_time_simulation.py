@@ -12,7 +12,7 @@ import pytest
 from arkflow_kernel.testing.planted_times import PLANTED_TIMES
 from arkflow_kernel.testing.simulation import SimulationError
 from arkflow_kernel.testing.time_simulation import PROBES, TimeSimulation
-from tests.simulation.seeds import in_chunks, reached, run_all, unless_replayed
+from tests.simulation.seeds import in_chunks, missed, reached, run_all, unless_replayed
 
 FIXED_SEEDS = 40
 
@@ -44,10 +44,7 @@ def test_whatever_dies_each_window_fires_once_and_no_watermark_passes_a_row(
 @pytest.mark.slow
 @unless_replayed
 def test_the_fixed_seeds_together_reach_every_situation_of_event_time() -> None:
-    together: Counter[str] = Counter()
-    for seed in range(FIXED_SEEDS):
-        together.update(_run(seed))
-    assert {probe for probe in PROBES if not together[probe]} == set()
+    assert missed(_run, PROBES, FIXED_SEEDS) == set()
 
 
 @pytest.mark.slow
