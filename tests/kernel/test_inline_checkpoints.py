@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from arkflow_kernel.checkpoint_ports import JobStore
 from arkflow_kernel.envelope import RoundKind
 from arkflow_kernel.errors import RestoreError, SinkError
 from arkflow_kernel.ids import ChainId, SplitId
 from arkflow_kernel.inline import InlineJob
-from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.plan import CheckpointPlan, ExecutionGraph, Mode, StatePlan
 from arkflow_kernel.protocol import AppendRecord, JobState, OutcomeKind
 from arkflow_kernel.snapshot import NEWEST, CheckpointRecord, RestoreChoice, RestoreKind
@@ -20,10 +18,10 @@ from arkflow_kernel.testing.components import ScriptedOperator, ScriptedSink, Sc
 from arkflow_kernel.testing.plans import chain_plan, channel_plan, job_plan
 from arkflow_kernel.testing.sim_files import FileFault, SimFiles, SimStore
 from arkflow_kernel.testing.staged_components import (
-    MemoryObjects,
     ScriptedEpochSink,
     StagedComponents,
     Target,
+    memory_store,
 )
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
@@ -73,20 +71,13 @@ class World:
             script=script,
         )
         files = SimFiles(self.store, before=lambda call: self.fault(call))
-        log = JobLog(
-            self.graph,
-            files,
-            nonce=f"run-{self._runs}",
-            coordinator="inline",
-            wall_ms=lambda: self.clock.moment().wall_ms,
-        )
+        store = memory_store(self.graph, files, self.clock, nonce=f"run-{self._runs}")
 
         def observer(machine: str, event: object, commands: list[object]) -> None:
             del machine, event
             self.records += [c.record for c in commands if isinstance(c, AppendRecord)]
             when(job)
 
-        store = JobStore(log, MemoryObjects(self.store.files))
         job = InlineJob(
             *(self.graph, self.components, self.clock),
             store=store,

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from arkflow_kernel.checkpoint_ports import JobStore
 from arkflow_kernel.graph import build_graph
 from arkflow_kernel.inline import InlineJob
 from arkflow_kernel.job import JobSpec
-from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import (
     JobState,
@@ -25,8 +23,8 @@ from arkflow_kernel.protocol import (
     SourceRead,
 )
 from arkflow_kernel.testing.components import ScriptedOperator, ScriptedSink, ScriptedSource
-from arkflow_kernel.testing.sim_files import SimFiles, SimStore
-from arkflow_kernel.testing.staged_components import MemoryObjects, StagedComponents, Target
+from arkflow_kernel.testing.sim_files import SimFiles
+from arkflow_kernel.testing.staged_components import StagedComponents, Target, memory_store
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 from tests.kernel.window.window_oracle import Row, WindowCase, finals, truth
 from tests.kernel.window.windowed_components import Plan
@@ -120,26 +118,14 @@ def _expected() -> list[tuple[str, int, int]]:
 def test_a_count_by_key_that_is_rescaled_publishes_every_row_once_with_its_right_count(
     after: int,
 ) -> None:
-    store, clock, target = SimStore(), VirtualClock(), Target()
+    clock, target = VirtualClock(), Target()
     scaler = Scaler(lambda n: _counting(n, checkpoints=True), after)
     graph = _counting(1, checkpoints=True)
     components = StagedComponents(
         {}, {"count": ScriptedOperator()}, {}, target=target, new_source=_source
     )
-    log = JobLog(
-        graph,
-        SimFiles(store),
-        nonce="run",
-        coordinator="inline",
-        wall_ms=lambda: clock.moment().wall_ms,
-    )
-    job = scaler.job = InlineJob(
-        graph,
-        components,
-        clock,
-        store=JobStore(log, MemoryObjects(store.files)),
-        observer=scaler.observe,
-    )
+    store = memory_store(graph, SimFiles(), clock)
+    job = scaler.job = InlineJob(graph, components, clock, store=store, observer=scaler.observe)
     assert_good(job.wait())
     assert sorted(target.rows()) == _expected()
     assert scaler.all_done, scaler.told

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from arkflow_kernel.checkpoint_ports import JobStore
 from arkflow_kernel.graph import build_graph
 from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.inline import InlineJob
 from arkflow_kernel.job import JobSpec
-from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.job_record import CheckpointEntry, decode
 from arkflow_kernel.job_validation import validate_job
 from arkflow_kernel.plan import ExecutionGraph
@@ -27,10 +25,10 @@ from arkflow_kernel.snapshot import Epoch, LaneSnapshot
 from arkflow_kernel.testing.components import ScriptedOperator, ScriptedSink, ScriptedSource
 from arkflow_kernel.testing.sim_files import SimFiles, SimStore
 from arkflow_kernel.testing.staged_components import (
-    MemoryObjects,
     ScriptedEpochSink,
     StagedComponents,
     Target,
+    memory_store,
 )
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
@@ -178,14 +176,7 @@ class World:
             script=script,
         )
         graph = graph_of(run)
-        log = JobLog(
-            graph,
-            SimFiles(self.store),
-            nonce=f"run-{self.runs}",
-            coordinator="inline",
-            wall_ms=lambda: self.clock.moment().wall_ms,
-        )
-        store = JobStore(log, MemoryObjects(self.store.files))
+        store = memory_store(graph, SimFiles(self.store), self.clock, nonce=f"run-{self.runs}")
         return InlineJob(graph, components, self.clock, store=store, observer=observer)
 
     def splits(self) -> dict[str, tuple[int, ...]]:

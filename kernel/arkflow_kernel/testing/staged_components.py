@@ -10,15 +10,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from arkflow_kernel.checkpoint_ports import EpochSink, Staging
+from arkflow_kernel.checkpoint_ports import EpochSink, JobStore, ObjectStore, Staging
 from arkflow_kernel.errors import SinkError, StoreError
 from arkflow_kernel.ids import MonotonicMs, OperatorId, Sequence
-from arkflow_kernel.plan import ONLY_SUBTASK, SinkPlan, SourcePlan, Subtask
+from arkflow_kernel.job_log import JobLog
+from arkflow_kernel.plan import ONLY_SUBTASK, ExecutionGraph, SinkPlan, SourcePlan, Subtask
 from arkflow_kernel.ports import SinkWriter, SourceReader, WriteReceipt
 from arkflow_kernel.protocol import CommitPermit
 from arkflow_kernel.snapshot import Epoch, ObjectRef, SinkToken, StagedObject
 from arkflow_kernel.testing.components import ScriptedComponents, rows_of
+from arkflow_kernel.testing.sim_files import SimFiles
 from arkflow_kernel.testing.sim_store import SimObjects, SimStore, Trouble
+from arkflow_kernel.testing.virtual_clock import VirtualClock
 
 StagedRow = tuple[str, int, int | None]
 """A scripted row, and its running count if an operator gave it one in the column `count`."""
@@ -46,6 +49,25 @@ class MemoryObjects(SimObjects):
     def is_copy(self, ref: ObjectRef, path: Path) -> bool:
         """Nothing lies on a disk."""
         raise NotImplementedError
+
+
+def memory_store(
+    graph: ExecutionGraph,
+    files: SimFiles,
+    clock: VirtualClock,
+    *,
+    nonce: str = "run",
+    objects: ObjectStore | None = None,
+) -> JobStore:
+    """Log and objects of one run on the inline driver, both in these files."""
+    log = JobLog(
+        graph,
+        files,
+        nonce=nonce,
+        coordinator="inline",
+        wall_ms=lambda: clock.moment().wall_ms,
+    )
+    return JobStore(log, MemoryObjects(files.store.files) if objects is None else objects)
 
 
 @dataclass
@@ -170,4 +192,5 @@ __all__ = [
     "StagedComponents",
     "StagedRow",
     "Target",
+    "memory_store",
 ]

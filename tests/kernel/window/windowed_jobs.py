@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from arkflow_kernel.buffer_compiler import ALL_ROWS_KEY
-from arkflow_kernel.checkpoint_ports import EpochSink, JobStore, Staging
+from arkflow_kernel.checkpoint_ports import EpochSink, Staging
 from arkflow_kernel.graph import build_graph
 from arkflow_kernel.inline import InlineJob
 from arkflow_kernel.job import JobSpec
-from arkflow_kernel.job_log import JobLog
 from arkflow_kernel.job_validation import validate_job
 from arkflow_kernel.plan import (
     ONLY_SUBTASK,
@@ -29,7 +28,7 @@ from arkflow_kernel.plan import (
 from arkflow_kernel.ports import Operator, SinkWriter, SourceReader
 from arkflow_kernel.protocol import JobOutcome, RecordAppended
 from arkflow_kernel.testing.sim_files import SimFiles, SimStore
-from arkflow_kernel.testing.staged_components import MemoryObjects
+from arkflow_kernel.testing.staged_components import MemoryObjects, memory_store
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 from tests.kernel.window.window_oracle import Row, WindowCase
 from tests.kernel.window.windowed_components import (
@@ -163,18 +162,18 @@ class WindowedJob:
         return [row for (name, _, _), rows in self.shown.items() if name == sink for row in rows]
 
     def _job(self, seed: int, observer: Callable[[str, object, list[object]], None]) -> InlineJob:
-        log = JobLog(
+        store = memory_store(
             self.graph,
             SimFiles(self.store),
+            self.clock,
             nonce=f"run-{self._runs}",
-            coordinator="inline",
-            wall_ms=lambda: self.clock.moment().wall_ms,
+            objects=_Objects(self.store.files, self.spool),
         )
         job = ShuffledJob(
             self.graph,
             Components(self.partitions, self.plan, seed, self.shown, self.source),
             self.clock,
-            store=JobStore(log, _Objects(self.store.files, self.spool)),
+            store=store,
             observer=observer,
         )
         job.dice = random.Random(seed)
