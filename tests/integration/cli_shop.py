@@ -2,11 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,11 +98,23 @@ class Shop:
         return any(program.process.poll() is None for program in self._programs)
 
     def close(self) -> None:
+        """Kill what still runs, and remove the folder."""
         for program in self._programs:
             program.process.kill()
             program.process.wait()
             assert program.process.stderr is not None
             program.process.stderr.close()
+        shutil.rmtree(self.place)
+
+
+@contextmanager
+def opened(text: str) -> Iterator[Shop]:
+    """A shop of its own; its path is short enough for sockets."""
+    shop = Shop(Path(tempfile.mkdtemp(prefix="shop-", dir="/tmp")), text)
+    try:
+        yield shop
+    finally:
+        shop.close()
 
 
 def await_status(shop: Shop, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -113,4 +128,4 @@ def await_status(shop: Shop, wanted: Callable[[dict[str, Any]], bool]) -> dict[s
         time.sleep(0.05)
 
 
-__all__ = ["Program", "Shop", "await_status"]
+__all__ = ["Program", "Shop", "await_status", "opened"]

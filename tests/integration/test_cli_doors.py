@@ -4,14 +4,11 @@ Each run is the program itself, in a process of its own; all but one are without
 """
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shop import Shop, await_status
+from tests.integration.cli_shop import Shop, await_status, opened
 
 SHOP = """\
 jobs:
@@ -46,12 +43,9 @@ PHASES = {"acknowledged_ms", "new_bytes", "pause_ms", "sealed_ms", "upload_ms"}
 
 @pytest.fixture
 def shop() -> Iterator[Shop]:
-    """Its path is short enough for sockets."""
-    place = Path(tempfile.mkdtemp(prefix="shop-", dir="/tmp"))
-    found = Shop(place, SHOP)
-    yield found
-    found.close()
-    shutil.rmtree(place)
+    """A row each 10 ms."""
+    with opened(SHOP) as found:
+        yield found
 
 
 def test_a_run_is_seen_asked_and_stopped_from_elsewhere_and_the_next_one_goes_on(

@@ -4,14 +4,12 @@ The outputs are exactly-once, so what a rescale loses, repeats or counts on the 
 """
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.integration.cli_shop import Program, Shop, await_status
+from tests.integration.cli_shop import Program, Shop, await_status, opened
+from tests.integration.published_rows import rows_in
 
 KEYS = 24
 ROWS = 60_000
@@ -49,13 +47,10 @@ jobs:
 @pytest.fixture
 def shop() -> Iterator[Shop]:
     """Orders of 24 keys, 600 a second."""
-    place = Path(tempfile.mkdtemp(prefix="shop-", dir="/tmp"))
     orders = (json.dumps({"id": i, "k": f"k{i % KEYS}"}) for i in range(ROWS))
-    (place / "orders.jsonl").write_text("\n".join(orders) + "\n")
-    found = Shop(place, SHOP)
-    yield found
-    found.close()
-    shutil.rmtree(place)
+    with opened(SHOP) as found:
+        (found.place / "orders.jsonl").write_text("\n".join(orders) + "\n")
+        yield found
 
 
 def started(shop: Shop, *, ray: bool = False) -> Program:
@@ -80,11 +75,7 @@ def ended(shop: Shop, program: Program) -> str:
 
 def assert_each_order_is_counted_once(shop: Shop) -> None:
     """Ids from 0 without a gap, each once, and of each key the numbers from 1, in their order."""
-    rows = [
-        json.loads(line)
-        for part in sorted((shop.place / "out").glob("part-*.jsonl"))
-        for line in part.read_text().splitlines()
-    ]
+    rows = rows_in(shop.place / "out")
     ids = sorted(row["id"] for row in rows)
     assert ids == list(range(len(ids)))
     assert len(ids) > KEYS
