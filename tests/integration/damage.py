@@ -3,7 +3,6 @@
 The folder is prepared once and put back by hard links; only the file that is damaged is written.
 """
 
-import json
 import os
 import random
 import shutil
@@ -23,7 +22,7 @@ from arkflow_kernel.snapshot import NEWEST, Claim
 from arkflow_ray.checkpoint.open import open_files, open_objects
 from arkflow_ray.runtime.clock import SystemClock
 from arkflow_ray.runtime.components import RegistryComponents
-from tests.integration.published_rows import rows_in
+from tests.integration.numbered_rows import Placed, write_input, written
 from tests.integration.stored_jobs import NoLines, graph_of, run, when_recorded
 
 EDGE, INSIDE = 64, 200
@@ -87,8 +86,7 @@ class Scene:
     def __init__(self, folder: Path, *, exactly_once: bool) -> None:
         self.exactly_once = exactly_once
         self.live, self._saved = folder / "live", folder / "saved"
-        rows = (json.dumps({"n": n, "k": n % KEYS}) + "\n" for n in range(ROWS))
-        (folder / "in.jsonl").write_text("".join(rows))
+        write_input(folder, ROWS, KEYS)
         slow, self.graph = (
             planned(folder, pace, exactly_once=exactly_once) for pace in (DYING, GOING_ON)
         )
@@ -197,9 +195,9 @@ class Scene:
         self._files.close()
         self._store.close()
 
-    def written(self) -> list[tuple[int, int, int]]:
+    def written(self) -> list[Placed]:
         """All published rows, part by part."""
-        return [(row["n"], row["k"], row["place"]) for row in rows_in(self.live / "out")]
+        return written(self.live)
 
 
 def planned(folder: Path, pace: dict[str, int], *, exactly_once: bool) -> ExecutionGraph:

@@ -31,14 +31,10 @@ def main() -> None:
 
 def _rescale(running: Running, operator: str, subtasks: int) -> None:
     """And wait for checkpoints of the new plan."""
-    asked = running.job.rescale({operator: subtasks})
-    running.until(lambda: asked.end(running.status, running.job.outcome) is not None)
-    end = asked.end(running.status, running.job.outcome)
-    assert end is not None
+    end = running.rescaled({operator: subtasks})
     assert end.error is None, (end.error, running.job.outcome, causes(running.status))
     running.until_at_work()
-    before = running.completed
-    running.until(lambda: running.completed > before + 1)
+    running.until_saved()
 
 
 def _figures(running: Running, operator: str) -> dict[str, tuple[int, int, int]]:

@@ -6,6 +6,8 @@ from typing import Final
 
 from arkflow_kernel.protocol import JobState, JobStatus, OutcomeKind
 from arkflow_ray.runtime.os_process import OsProcess, started_ticks
+from arkflow_ray.runtime.ray_job import RayJob
+from arkflow_ray.runtime.rescaling import RescaleEnd
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 DEADLINE_S: Final = 100.0
@@ -72,9 +74,36 @@ class Running:
     def until_restorable(self) -> dict[str, int]:
         """The chains' processes, when the first attempt has completed checkpoints of its own."""
         pids = self.until_at_work()
+        self.until_saved()
+        return pids
+
+    def until_saved(self) -> None:
+        """Wait for a checkpoint that began after this call: one more may be under way."""
         before = self.completed
         self.until(lambda: self.completed > before + 1)
-        return pids
+
+    @property
+    def handle(self) -> RayJob:
+        """The job on Ray."""
+        handle = self.job._handle
+        assert isinstance(handle, RayJob)
+        return handle
+
+    @property
+    def coordinator_pid(self) -> int:
+        """The process of the coordinator at work."""
+        pid = self.handle.coordinator_pid
+        assert pid is not None
+        return pid
+
+    def rescaled(self, subtasks: dict[str, int]) -> RescaleEnd:
+        """How a rescale of the running job ended."""
+        self.until(lambda: self.status.state is JobState.RUNNING)
+        asked = self.job.rescale(subtasks)
+        self.until(lambda: asked.end(self.status, self.job.outcome) is not None)
+        end = asked.end(self.status, self.job.outcome)
+        assert end is not None
+        return end
 
     def end(self) -> RunningJob:
         """The job after its end."""

@@ -14,9 +14,7 @@ import pytest
 
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_ray.runtime import ray_session
-from arkflow_ray.runtime.ray_job import RayJob
-from arkflow_ray.runtime.rescaling import RescaleEnd
-from tests.integration.published_rows import rows_in
+from tests.integration.numbered_rows import expected, write_input, written
 from tests.integration.running_jobs import DEADLINE_S, Printed, Running, Start, alive, causes
 from tests.servers.s3_server import S3Root, s3_proxy, s3_root, s3_server
 
@@ -84,61 +82,34 @@ jobs:
       - {{operator_id: shown, output_type: stdout}}
 """
 
-EXPECTED = [(n, n % KEYS, n // KEYS + 1) for n in range(ROWS)]
-
 
 def counted(
     folder: pathlib.Path, subtasks: int = 1, rate: int = 200, root: str | None = None
 ) -> str:
     """A job that numbers the rows of each key, from file to file, exactly once; with its input."""
-    write_input(folder)
+    write_input(folder, ROWS, KEYS)
     root = root or f"{folder}/store"
     return COUNTED.format(folder=folder, subtasks=subtasks, rate=rate, root=root)
-
-
-def write_input(folder: pathlib.Path) -> None:
-    rows = (json.dumps({"n": n, "k": n % KEYS}) + "\n" for n in range(ROWS))
-    (folder / "in.jsonl").write_text("".join(rows))
 
 
 def assert_exactly_once(running: Running, folder: pathlib.Path) -> None:
     """Once the job has made checkpoints of its last plan, and was stopped."""
     running.until(lambda: running.status.state is JobState.RUNNING)
-    completed = running.completed
-    running.until(lambda: running.completed > completed + 1)
+    running.until_saved()
     running.jobs.stop()
     running.ended(OutcomeKind.STOPPED)
-    rows = [(row["n"], row["k"], row["place"]) for row in rows_in(folder / "out")]
+    rows = written(folder)
     repeated = [row for row, count in Counter(rows).items() if count > 1]
     assert repeated == []
     assert 0 < len(rows) < ROWS
-    assert sorted(rows) == EXPECTED[: len(rows)], "those that were read, without a gap"
-
-
-def rescaled(running: Running, **subtasks: int) -> RescaleEnd:
-    """How a rescale ended."""
-    running.until(lambda: running.status.state is JobState.RUNNING)
-    asked = running.job.rescale(subtasks)
-    running.until(lambda: asked.end(running.status, running.job.outcome) is not None)
-    end = asked.end(running.status, running.job.outcome)
-    assert end is not None
-    return end
+    assert sorted(rows) == expected(len(rows), KEYS), "those that were read, without a gap"
 
 
 def processes(running: Running) -> list[int]:
     """All processes for chains that the coordinator last told of, also those that host none."""
-    handle = running.job._handle
-    assert isinstance(handle, RayJob)
-    view = handle._coordinator._view
+    view = running.handle._coordinator._view
     assert view is not None
     return [identity.process.pid for identity in view.chains if identity.process.is_alive()]
-
-
-def coordinator(running: Running) -> int:
-    handle = running.job._handle
-    assert isinstance(handle, RayJob)
-    assert handle.coordinator_pid is not None
-    return handle.coordinator_pid
 
 
 def test_a_job_that_is_rescaled_up_and_down_under_load_loses_and_repeats_no_row(
@@ -147,7 +118,7 @@ def test_a_job_that_is_rescaled_up_and_down_under_load_loses_and_repeats_no_row(
     running = start(counted(tmp_path))
     for subtasks in (2, 4, 2, 1):
         first = running.until_at_work()
-        end = rescaled(running, numbered=subtasks)
+        end = running.rescaled({"numbered": subtasks})
         assert end.error is None, causes(running.status)
         assert running.status.parallelism["numbered"] == subtasks  # type: ignore[index]
         then = running.until_at_work()
@@ -172,7 +143,7 @@ def test_a_process_that_is_killed_at_any_moment_of_a_rescale_costs_and_repeats_n
     if who == "a chain":
         os.kill(dice.choice(processes(running)), signal.SIGKILL)
     else:
-        os.kill(coordinator(running), signal.SIGKILL)
+        os.kill(running.coordinator_pid, signal.SIGKILL)
     assert_exactly_once(running, tmp_path)
 
 
@@ -184,7 +155,7 @@ def test_a_rescale_that_cannot_be_placed_changes_nothing(
     monkeypatch.setattr(ray_session, "CPUS_PER_CHAIN_CLUSTER", share)
     running = start(counted(tmp_path, rate=100))
     before = running.until_at_work()
-    end = rescaled(running, numbered=4)
+    end = running.rescaled({"numbered": 4})
     assert end.error is not None
     assert "cannot be placed: it needs " in end.error
     assert " CPU" in end.error
@@ -200,11 +171,11 @@ def test_a_successor_of_a_lost_coordinator_runs_the_plan_that_was_at_work(
     """P8."""
     running = start(counted(tmp_path))
     running.until_restorable()
-    assert rescaled(running, numbered=3).error is None
-    os.kill(coordinator(running), signal.SIGKILL)
+    assert running.rescaled({"numbered": 3}).error is None
+    os.kill(running.coordinator_pid, signal.SIGKILL)
     running.until(lambda: running.status.restarts == 1)
     assert set(running.until_at_work(1)) >= {"numbered-0", "numbered-1", "numbered-2"}
-    end = rescaled(running, numbered=2)
+    end = running.rescaled({"numbered": 2})
     assert end.error is None, causes(running.status)
     assert_exactly_once(running, tmp_path)
 
@@ -213,12 +184,12 @@ def test_a_job_in_ack_mode_is_rescaled_between_two_rows(
     start: Start, tmp_path: pathlib.Path
 ) -> None:
     """K3, P9: what was read is settled before, and printers follow."""
-    write_input(tmp_path)
+    write_input(tmp_path, ROWS, KEYS)
     printed = Printed()
     running = start(DOUBLED.format(folder=tmp_path), printed)
     for subtasks in (3, 1):
         running.until_at_work()
-        end = rescaled(running, twice=subtasks)
+        end = running.rescaled({"twice": subtasks})
         assert end.error is None, causes(running.status)
     printed.wait_for(len(printed.lines) + 100)
     running.jobs.stop()

@@ -1,12 +1,12 @@
 """Versions of one job for tests of savepoints and upgrades; what they write."""
 
 import itertools
-import json
 from pathlib import Path
 from typing import Final
 
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.snapshot import RestoreChoice, RestoreKind
+from tests.integration.numbered_rows import write_input
 from tests.integration.published_rows import rows_in
 from tests.integration.stored_jobs import graph_of
 
@@ -55,8 +55,7 @@ class Versions:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        rows = (json.dumps({"n": n, "k": n % KEYS}) + "\n" for n in range(ROWS))
-        (folder / "in.jsonl").write_text("".join(rows))
+        write_input(folder, ROWS, KEYS)
 
     def text(
         self,
