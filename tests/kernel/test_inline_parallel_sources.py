@@ -22,15 +22,9 @@ from arkflow_kernel.ports import SourceReader
 from arkflow_kernel.protocol import JobState, OutcomeKind, RecordAppended
 from arkflow_kernel.testing.components import ScriptedComponents, ScriptedSink, ScriptedSource
 from arkflow_kernel.testing.virtual_clock import VirtualClock
-from tests.kernel.window.window_oracle import Row, WindowCase, finals, truth
+from tests.kernel.window.window_oracle import SIZES, Row, WindowCase, finals, truth
 from tests.kernel.window.windowed_components import Plan
 from tests.kernel.window.windowed_jobs import Death, WindowedJob, assert_good, graph_of
-
-SIZES: dict[str, Any] = {
-    "tumbling": {"size_ms": 10},
-    "sliding": {"size_ms": 10, "slide_ms": 4},
-    "session": {"gap_ms": 5},
-}
 
 
 @st.composite

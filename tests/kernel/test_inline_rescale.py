@@ -26,7 +26,7 @@ from arkflow_kernel.testing.components import ScriptedOperator, ScriptedSink, Sc
 from arkflow_kernel.testing.sim_files import SimFiles
 from arkflow_kernel.testing.staged_components import StagedComponents, Target, memory_store
 from arkflow_kernel.testing.virtual_clock import VirtualClock
-from tests.kernel.window.window_oracle import Row, WindowCase, finals, truth
+from tests.kernel.window.window_oracle import SIZES, Row, WindowCase, finals, truth
 from tests.kernel.window.windowed_components import Plan
 from tests.kernel.window.windowed_jobs import WindowedJob, assert_good, graph_of
 
@@ -172,12 +172,6 @@ class _AckComponents(StagedComponents):
 
 # --- windows ---------------------------------------------------------------------------------
 
-WINDOWS: dict[str, dict[str, Any]] = {
-    "tumbling": {"size_ms": 10},
-    "sliding": {"size_ms": 10, "slide_ms": 4},
-    "session": {"gap_ms": 5},
-}
-
 
 def _partition(dice: random.Random, first: int) -> tuple[Row, ...]:
     """Rows whose time goes on by steps; some are behind, a few of them too far."""
@@ -191,13 +185,13 @@ def _partition(dice: random.Random, first: int) -> tuple[Row, ...]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("kind", WINDOWS)
+@pytest.mark.parametrize("kind", SIZES)
 def test_windows_of_a_job_that_is_rescaled_say_what_loops_over_all_rows_say(
     kind: str, seed: int
 ) -> None:
     """Whatever the rows, the batches, the turns of the chains, and when it is asked for."""
     dice = random.Random(f"{kind} {seed}")
-    case = WindowCase(kind, **WINDOWS[kind], bound_ms=dice.choice([0, 8]))
+    case = WindowCase(kind, **SIZES[kind], bound_ms=dice.choice([0, 8]))
     partitions = [_partition(dice, number * 1_000) for number in range(dice.randint(1, 2))]
     sources = (tuple(range(len(partitions))),)
     plan = Plan(sources, batch_rows=dice.choice([3, 8]), seed=seed, pause_every=2)

@@ -12,16 +12,11 @@ from hypothesis import strategies as st
 
 from arkflow_kernel.inline import InlineJob
 from arkflow_kernel.metrics import OperatorCounts
-from tests.kernel.window.window_oracle import Row, WindowCase, finals, truth
+from tests.kernel.window.window_oracle import SIZES, Row, WindowCase, finals, truth
 from tests.kernel.window.windowed_components import Plan
 from tests.kernel.window.windowed_jobs import Death, WindowedJob
 
 KEYS = 5
-SIZES = {
-    "tumbling": {"size_ms": 10},
-    "sliding": {"size_ms": 10, "slide_ms": 4},
-    "session": {"gap_ms": 5},
-}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,13 @@ Result = tuple[int, int, int]
 Values = tuple[int, int, int, int]
 """Count, sum, min and max."""
 
+SIZES: dict[str, dict[str, Any]] = {
+    "tumbling": {"size_ms": 10},
+    "sliding": {"size_ms": 10, "slide_ms": 4},
+    "session": {"gap_ms": 5},
+}
+"""One of each kind of window, as `WindowCase` takes it."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -142,4 +149,14 @@ def finals(rows: Iterable[dict[str, Any]], *, keyed: bool = True) -> dict[Result
     return found
 
 
-__all__ = ["Result", "Row", "Truth", "Values", "WindowCase", "finals", "truth", "with_watermarks"]
+__all__ = [
+    "SIZES",
+    "Result",
+    "Row",
+    "Truth",
+    "Values",
+    "WindowCase",
+    "finals",
+    "truth",
+    "with_watermarks",
+]
