@@ -18,6 +18,8 @@ import signal
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import checkpoint  # type: ignore[import-not-found]  # the script beside this one
@@ -29,7 +31,7 @@ PHASES = ("detect", "claim", "restore", "first row", "all")
 
 
 class Lines:
-    """Where rows are printed: when the last ones came."""
+    """Where rows are printed: when some came."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -52,6 +54,28 @@ def job(source: pathlib.Path, root: pathlib.Path, rate: int | None) -> dict[str,
     query = "SELECT k, n FROM flow WHERE n % 10 = 0"
     found["operators"][1]["config"]["query"] = query
     return spec
+
+
+@contextmanager
+def at_work(make: Any, rate: int, rows: int, per_window: int) -> Iterator[tuple[Any, Lines]]:
+    """A job that continues from its keys, from its first printed row; cancelled in the end.
+
+    `make` as `job`, `rows` and `per_window` as in `checkpoint.write_file`.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = pathlib.Path(name)
+        source, root = folder / "rows.parquet", folder / "checkpoints"
+        checkpoint.write_file(source, rows, per_window, uniform=False)
+        checkpoint.set_up(folder, make(source, root, None))
+        lines = Lines()
+        jobs = checkpoint.launched(folder, make(source, root, rate), lines)
+        try:
+            (running,) = jobs.jobs.values()
+            checkpoint.wait_for("the first row", lambda: bool(lines.times))
+            yield running, lines
+            jobs.cancel()
+        finally:
+            jobs.close()
 
 
 def moments(status: JobStatus, since_s: float) -> dict[str, float]:
@@ -99,23 +123,12 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=50_000)
     asked = parser.parse_args()
     found: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        folder = pathlib.Path(name)
-        source, root = folder / "rows.parquet", folder / "checkpoints"
-        checkpoint.write_file(source, 60 * asked.kills * asked.rate // 4, 50_000, uniform=False)
-        checkpoint.set_up(folder, job(source, root, None))
-        lines = Lines()
-        jobs = checkpoint.launched(folder, job(source, root, asked.rate), lines)
-        try:
-            (running,) = jobs.jobs.values()
-            checkpoint.wait_for("the first row", lambda: bool(lines.times))
-            for number in range(asked.kills):
-                found.append(kill(running, lines))
-                told = ", ".join(f"{phase} {found[-1][phase]:.2f}" for phase in PHASES)
-                print(f"    kill {number + 1}: {told} s")
-            jobs.cancel()
-        finally:
-            jobs.close()
+    rows = 60 * asked.kills * asked.rate // 4
+    with at_work(job, asked.rate, rows, 50_000) as (running, lines):
+        for number in range(asked.kills):
+            found.append(kill(running, lines))
+            told = ", ".join(f"{phase} {found[-1][phase]:.2f}" for phase in PHASES)
+            print(f"    kill {number + 1}: {told} s")
     _report(found)
 
 

@@ -17,46 +17,29 @@ import json
 import os
 import pathlib
 import statistics
-import tempfile
 import time
 from typing import Any
 
-import checkpoint  # type: ignore[import-not-found]  # the script beside this one
+import checkpoint  # type: ignore[import-not-found]  # the scripts beside this one
+import recovery  # type: ignore[import-not-found]
 
 GOAL_S = 3.0
 AFTER_S = 2.0
 
 
-class Lines:
-    """Where rows are printed: when some came."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def put(self, lines: bytes) -> None:
-        """Take lines."""
-        del lines
-        self.times.append(time.monotonic())
-
-
 def job(source: pathlib.Path, root: pathlib.Path, rate: int | None) -> dict[str, Any]:
-    """The job of `checkpoint.py`, each operator in a chain of its own, rows divided by key."""
-    spec: dict[str, Any] = checkpoint.job(source, root, 1_000)
+    """The job of `recovery.py`, each operator in a chain of its own, rows divided by key."""
+    spec: dict[str, Any] = recovery.job(source, root, rate)
     (found,) = spec["jobs"]
-    found["version"] = 1 if rate is None else 2
-    found["operators"][1]["config"]["query"] = "SELECT k, n FROM flow WHERE n % 10 = 0"
     found["operators"][1]["parallelism"] = 1
     for operator in found["operators"]:
         operator["chain"] = False
     found["edges"][0]["partitioned"] = True
-    found["sinks"] = [{"operator_id": "write", "output_type": "stdout"}]
-    if rate is not None:
-        found["sources"][0]["config"]["rows_per_second"] = rate
     return spec
 
 
-def rescale(running: Any, lines: Lines, subtasks: int) -> dict[str, float]:
-    """Rescale once; milliseconds of the pause and of each phase."""
+def rescale(running: Any, lines: Any, subtasks: int) -> dict[str, float]:
+    """Rescale once; milliseconds of the pause and of each phase. `lines`: `recovery.Lines`."""
     last = running.status().checkpoints.last
     checkpoint.wait_for("a checkpoint", lambda: bool(running.status().checkpoints.last > last))
     asked_s = time.monotonic()
@@ -85,23 +68,12 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=20_000)
     asked = parser.parse_args()
     found: list[dict[str, float]] = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as name:
-        folder = pathlib.Path(name)
-        source, root = folder / "rows.parquet", folder / "checkpoints"
-        checkpoint.write_file(source, 15 * asked.rescales * asked.rate, 20_000, uniform=False)
-        checkpoint.set_up(folder, job(source, root, None))
-        lines = Lines()
-        jobs = checkpoint.launched(folder, job(source, root, asked.rate), lines)
-        try:
-            (running,) = jobs.jobs.values()
-            checkpoint.wait_for("the first row", lambda: bool(lines.times))
-            for number in range(asked.rescales):
-                found.append(rescale(running, lines, 1 + (number + 1) % 2))
-                told = ", ".join(f"{key} {value:,.0f}" for key, value in found[-1].items())
-                print(f"    rescale {number + 1}: {told}", flush=True)
-            jobs.cancel()
-        finally:
-            jobs.close()
+    rows = 15 * asked.rescales * asked.rate
+    with recovery.at_work(job, asked.rate, rows, 20_000) as (running, lines):
+        for number in range(asked.rescales):
+            found.append(rescale(running, lines, 1 + (number + 1) % 2))
+            told = ", ".join(f"{key} {value:,.0f}" for key, value in found[-1].items())
+            print(f"    rescale {number + 1}: {told}", flush=True)
     _report(found)
 
 
