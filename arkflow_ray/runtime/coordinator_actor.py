@@ -61,7 +61,7 @@ from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.handshake import SECRET_BYTES
 from arkflow_ray.runtime.clock import RunningClock
 from arkflow_ray.runtime.coordinator_log import CoordinatorLog
-from arkflow_ray.runtime.deployments import Deployments
+from arkflow_ray.runtime.deployments import Deployments, own_handle
 from arkflow_ray.runtime.job_settings import (
     FIRST,
     CoordinatorView,
@@ -131,8 +131,7 @@ class CoordinatorActor:
         In checkpoint mode nothing is deployed for `hold_ms`: so long the chains of another
         coordinator may write, whose end could not be confirmed (D6).
         """
-        me = ray.get_runtime_context().current_actor if ray.is_initialized() else None
-        self._made_deployments = Deployments(self._graph.job, settings, me)
+        self._made_deployments = Deployments(self._graph.job, settings, own_handle())
         self._placement = open_placement(self._graph, settings)
         self._mailbox.attach()
         self._log.hold(hold_ms)

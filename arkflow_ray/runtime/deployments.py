@@ -50,10 +50,18 @@ class Deployments:
         )
 
 
+def own_handle() -> Any:
+    """The handle of the actor that this process is, None for a process that is none."""
+    if not ray.is_initialized():
+        return None
+    context = ray.get_runtime_context()
+    return None if context.get_actor_id() is None else context.current_actor
+
+
 def several_nodes() -> bool:
     """Whether chains may be on different nodes: then they listen on the network too (H1)."""
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
     return len([node for node in nodes if node["Alive"]]) > 1
 
 
-__all__ = ["Deployments", "several_nodes"]
+__all__ = ["Deployments", "own_handle", "several_nodes"]

@@ -5,6 +5,7 @@ Configurations go in as one digest; secrets in them are references, and even tho
 
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, is_dataclass
@@ -42,10 +43,6 @@ class PlannedChain:
     first_group: int
     last_group: int
 
-    def hosts(self, operator: OperatorId) -> bool:
-        """Whether the operator runs in this chain."""
-        return any(each.operator == operator for each in self.operators)
-
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
@@ -64,10 +61,13 @@ class JobPlan:
                     seen.add(operator.operator)
                     yield operator
 
-    def hosts(self, operator: OperatorId) -> tuple[PlannedChain, ...]:
-        """The chains that run an operator, by subtask."""
-        chains = [chain for chain in self.chains if chain.hosts(operator)]
-        return tuple(sorted(chains, key=lambda chain: chain.subtask))
+    def hosts(self) -> dict[OperatorId, tuple[PlannedChain, ...]]:
+        """The chains that run each operator, by subtask, and so by their key groups."""
+        found: defaultdict[OperatorId, list[PlannedChain]] = defaultdict(list)
+        for chain in sorted(self.chains, key=lambda chain: chain.subtask):
+            for each in chain.operators:
+                found[each.operator].append(chain)
+        return {operator: tuple(chains) for operator, chains in found.items()}
 
     @property
     def exactly_once(self) -> tuple[OperatorId, ...]:
@@ -92,10 +92,11 @@ def plan_of(graph: ExecutionGraph) -> JobPlan:
 
 def lost_lanes(plans: Seq[JobPlan]) -> bool:
     """Whether an exactly-once sink had fewer subtasks than before, ever; newest plan first (X5)."""
+    counts = [{name: len(chains) for name, chains in plan.hosts().items()} for plan in plans]
     return any(
-        len(newer.hosts(sink)) < len(older.hosts(sink))
-        for newer, older in pairwise(plans)
-        for sink in older.exactly_once
+        newer.get(sink, 0) < older[sink]
+        for plan, (newer, older) in zip(plans[1:], pairwise(counts), strict=True)
+        for sink in plan.exactly_once
     )
 
 

@@ -4,18 +4,21 @@ A record is taken apart by operator and put together again by the new plan's cha
 unchanged parallelism hands over subtask by subtask; a keyed one of another parallelism hands over
 key groups: every new subtask gets the runs that overlap its range, with clipped limits (S6). A
 source hands over splits: every subtask gets the positions and times of all of them, for what it
-will read is decided when its splits have been listed (K5).
+will read is decided when its splits have been listed (K5). Nothing looks through all chains of the
+record for each one of the plan: there may be thousands (K8).
 """
 
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from arkflow_kernel.ids import ChainId, EventTimeMs, JobId, OperatorId, SplitId
 from arkflow_kernel.job_plan_record import JobPlan, PlannedChain, plan_of
 from arkflow_kernel.job_record import CheckpointEntry, ClaimEntry
-from arkflow_kernel.plan import ChainPlan, ExecutionGraph
+from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import SplitPosition
 from arkflow_kernel.snapshot import (
     ChainSnapshot,
@@ -28,6 +31,8 @@ from arkflow_kernel.snapshot import (
 
 STATE_FORMAT_VERSION: Final = 1
 """The newest format of a state's runs that this release reads (S9)."""
+
+_Runs = dict[StateSnapshot, list[RunRef]]  # by the state that they are of, without its runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,7 @@ def fit(
         )
     checks.formats()
     checks.dropped()
-    for chain in graph.chains:
-        checks.stateful(chain)
+    checks.stateful(graph)
     snapshots = [] if checks.refusals else list(checks.mapped(graph))
     if checks.refusals:
         return Fit(tuple(checks.refusals))
@@ -103,6 +107,8 @@ class _Checks:
         self._new = new
         self._allow_dropped = allow_dropped_state
         self._snapshots = {chain.chain: chain for chain in entry.record.chains}
+        self._old_hosts = entry.plan.hosts()
+        self._new_hosts = new.hosts()
         self._had = {each.operator: each for each in entry.plan.operators()}
         self._has = {each.operator: each for each in new.operators()}
         self.refusals: list[str] = []
@@ -117,7 +123,8 @@ class _Checks:
             )
         newer = {
             (state.operator, state.format_version)
-            for _, state in self._states()
+            for states in self._states.values()
+            for _, state in states
             if state.format_version > STATE_FORMAT_VERSION
         }
         self.refusals += [
@@ -129,11 +136,11 @@ class _Checks:
     def dropped(self) -> None:
         """State and unpublished rows that the new plan has no operator for."""
         lost: dict[OperatorId, str] = {}
-        for _, state in self._states():
-            now = self._has.get(state.operator)
+        for operator in self._states:
+            now = self._has.get(operator)
             if now is None or not now.stateful:
                 how = "is not in the job any more" if now is None else "keeps no state any more"
-                lost[state.operator] = f"operator '{state.operator}' {how}; its state"
+                lost[operator] = f"operator '{operator}' {how}; its state"
         for chain in self._record.chains:
             for lane in chain.lanes:
                 now = self._has.get(lane.sink)
@@ -149,12 +156,13 @@ class _Checks:
                     "--allow-dropped-state"
                 )
 
-    def stateful(self, plan: ChainPlan) -> None:
+    def stateful(self, graph: ExecutionGraph) -> None:
         """An operator's state must be the one that it asks for."""
-        for operator in plan.operators:
+        operators = {each.operator: each for plan in graph.chains for each in plan.operators}
+        for operator in operators.values():
             if operator.state is None:
                 continue
-            states = [state for _, state in self._states(operator.operator)]
+            states = [state for _, state in self._states.get(operator.operator, ())]
             keyed = any(state.key_fields for state in states)
             for state in states:
                 before = state.namespace, state.key_fields
@@ -199,8 +207,9 @@ class _Checks:
         for planned, plan in zip(self._new.chains, graph.chains, strict=True):
             if not before[planned.chain]:
                 continue
-            states = tuple(self._states_for(planned))
-            sources, times = self._read_by(planned)
+            states = tuple(self._handed_over.get(planned.chain, ()))
+            source = _source_of(planned)
+            sources, times = ((), ()) if source is None else self._splits[source]
             yield ChainSnapshot(
                 chain=planned.chain,
                 tasks=planned.tasks,
@@ -210,7 +219,7 @@ class _Checks:
                 inputs=tuple(inputs[c.channel] for c in plan.inputs if c.channel in inputs),
                 finished=planned.chain in finished,
                 states=states,
-                lanes=tuple(self._lanes_for(planned)),
+                lanes=tuple(self._lanes.get(planned.chain, ())),
                 objects=self._objects_of(states),
             )
 
@@ -218,13 +227,12 @@ class _Checks:
         """What a new chain is made of: subtask by subtask while their number stays; else what owned
         its key groups, or all subtasks of a source, for any of their splits may become its own.
         """
-        hosts = [self._old.hosts(source) for source in _sources_of(chain)]
-        moved = {host.chain for many in hosts if len(many) != chain.parallelism for host in many}
-        return tuple(
-            self._snapshots[old.chain]
-            for old in self._old.chains
-            if _share(old, chain) or old.chain in moved
-        )
+        found: list[PlannedChain] = []
+        for each in chain.operators:
+            hosts = self._old_hosts.get(each.operator, ())
+            moved = each.role == "source" and len(hosts) != chain.parallelism
+            found += hosts if moved else _overlapping(hosts, chain.first_group, chain.last_group)
+        return tuple(self._snapshots[name] for name in dict.fromkeys(old.chain for old in found))
 
     def _watermark(
         self, chain: PlannedChain, before: tuple[ChainSnapshot, ...]
@@ -234,12 +242,18 @@ class _Checks:
         Without state, that is the lowest of all subtasks: splits move between those of a source
         (K5), and what is said behind one must not be ahead of a split that is its own now.
         """
-        if not any(each.stateful for each in chain.operators):
-            hosts = {
-                host.chain for each in chain.operators for host in self._old.hosts(each.operator)
-            }
-            before = tuple(s for s in self._record.chains if s.chain in hosts)
-        return _lowest_watermark(before)
+        if any(each.stateful for each in chain.operators):
+            return _lowest(snapshot.watermark for snapshot in before)
+        known = (each.operator for each in chain.operators if each.operator in self._old_hosts)
+        return _lowest(self._watermarks[operator] for operator in known)
+
+    @cached_property
+    def _watermarks(self) -> dict[OperatorId, EventTimeMs | None]:
+        """What all subtasks of each operator have had."""
+        return {
+            operator: _lowest(self._snapshots[host.chain].watermark for host in hosts)
+            for operator, hosts in self._old_hosts.items()
+        }
 
     def _finished(
         self, before: Mapping[ChainId, tuple[ChainSnapshot, ...]], graph: ExecutionGraph
@@ -262,60 +276,79 @@ class _Checks:
                 )
         return before.keys() - live
 
-    def _states(
-        self, operator: OperatorId | None = None
-    ) -> Iterator[tuple[PlannedChain, StateSnapshot]]:
+    @cached_property
+    def _states(self) -> Mapping[OperatorId, list[tuple[int, StateSnapshot]]]:
+        """The record's states of each operator, with the subtask that kept them."""
+        found: defaultdict[OperatorId, list[tuple[int, StateSnapshot]]] = defaultdict(list)
         for chain in self._old.chains:
             for state in self._snapshots[chain.chain].states:
-                if operator in (None, state.operator):
-                    yield chain, state
+                found[state.operator].append((chain.subtask, state))
+        return found
 
-    def _read_by(
-        self, chain: PlannedChain
-    ) -> tuple[tuple[SplitPosition, ...], tuple[SplitTime, ...]]:
-        """The splits of the chain's source, whoever read them, and their event times."""
-        hosts = [host for source in _sources_of(chain) for host in self._old.hosts(source)]
-        read = [self._snapshots[host.chain] for host in hosts]
-        return (
-            tuple(position for snapshot in read for position in snapshot.sources),
-            tuple(time for snapshot in read for time in snapshot.times),
-        )
+    @cached_property
+    def _splits(self) -> dict[OperatorId, tuple[tuple[SplitPosition, ...], tuple[SplitTime, ...]]]:
+        """The splits of each source of the new plan, whoever read them, and their event times."""
+        found = {}
+        for source in (each.operator for each in self._has.values() if each.role == "source"):
+            read = [self._snapshots[host.chain] for host in self._old_hosts.get(source, ())]
+            found[source] = (
+                tuple(position for snapshot in read for position in snapshot.sources),
+                tuple(time for snapshot in read for time in snapshot.times),
+            )
+        return found
 
-    def _states_for(self, chain: PlannedChain) -> Iterator[StateSnapshot]:
-        for operator in chain.operators:
-            if not operator.stateful:
-                continue
-            same = len(self._old.hosts(operator.operator)) == chain.parallelism
-            joined: dict[StateSnapshot, list[RunRef]] = {}
-            for host, state in self._states(operator.operator):
-                if not same:
-                    runs = tuple(_clipped(state.runs, chain.first_group, chain.last_group))
-                elif host.subtask == chain.subtask:
-                    runs = state.runs
-                else:
-                    continue
-                joined.setdefault(replace(state, runs=()), []).extend(runs)
-            for bare, found in joined.items():
-                yield replace(bare, runs=tuple(found))
+    @cached_property
+    def _handed_over(self) -> Mapping[ChainId, list[StateSnapshot]]:
+        """What each new chain gets of the states."""
+        found: defaultdict[ChainId, list[StateSnapshot]] = defaultdict(list)
+        for operator in (each.operator for each in self._has.values() if each.stateful):
+            for chain, runs in self._runs_of(operator).items():
+                found[chain] += (replace(bare, runs=tuple(runs[bare])) for bare in runs)
+        return found
 
-    def _lanes_for(self, chain: PlannedChain) -> Iterator[LaneSnapshot]:
+    def _runs_of(self, operator: OperatorId) -> dict[ChainId, _Runs]:
+        hosts, states = self._new_hosts[operator], self._states.get(operator, [])
+        if len(self._old_hosts.get(operator, ())) == hosts[0].parallelism:
+            kept: defaultdict[int, _Runs] = defaultdict(dict)
+            for subtask, state in states:
+                kept[subtask].setdefault(replace(state, runs=()), []).extend(state.runs)
+            return {host.chain: kept[host.subtask] for host in hosts}
+        bare = [replace(state, runs=()) for _, state in states]
+        kinds = dict.fromkeys(bare)
+        found: dict[ChainId, _Runs] = {host.chain: {each: [] for each in kinds} for host in hosts}
+        for each, (_, state) in zip(bare, states, strict=True):
+            for run in state.runs:
+                for host in _overlapping(hosts, run.first_group, run.last_group):
+                    found[host.chain][each].append(_clipped(run, host))
+        return found
+
+    @cached_property
+    def _lanes(self) -> Mapping[ChainId, list[LaneSnapshot]]:
         """Subtask i of n takes the lanes l with l mod n = i (X5)."""
-        sinks = {each.operator for each in chain.operators if each.exactly_once}
-        for snapshot in self._record.chains:
-            for lane in snapshot.lanes:
-                if lane.sink in sinks and lane.lane % chain.parallelism == chain.subtask:
-                    yield lane
+        found: defaultdict[ChainId, list[LaneSnapshot]] = defaultdict(list)
+        hosts = {sink: self._new_hosts[sink] for sink in self._new.exactly_once}
+        lanes = [lane for snapshot in self._record.chains for lane in snapshot.lanes]
+        for lane in (lane for lane in lanes if lane.sink in hosts):
+            subtask = lane.lane % len(hosts[lane.sink])
+            found[hosts[lane.sink][subtask].chain].append(lane)
+        return found
+
+    @cached_property
+    def _objects(self) -> dict[str, tuple[int, ObjectRef]]:
+        """The record's objects by name, with their places among them."""
+        refs = {ref.name: ref for chain in self._record.chains for ref in chain.objects}
+        return {name: (place, ref) for place, (name, ref) in enumerate(refs.items())}
 
     def _objects_of(self, states: tuple[StateSnapshot, ...]) -> tuple[ObjectRef, ...]:
         needed = {run.object for state in states for run in state.runs}
-        found = {ref.name: ref for chain in self._record.chains for ref in chain.objects}
-        return tuple(ref for name, ref in found.items() if name in needed)
+        found = sorted(self._objects[name] for name in needed if name in self._objects)
+        return tuple(ref for _, ref in found)
 
 
 def _read_twice(entry: CheckpointEntry, plan: JobPlan) -> str | None:
     """K5: a split in two parts of a record would be read twice, or go on at the wrong place."""
     readers: dict[tuple[OperatorId, SplitId], ChainId] = {}
-    sources = {chain.chain: source for chain in plan.chains for source in _sources_of(chain)}
+    sources = {chain.chain: source for chain in plan.chains if (source := _source_of(chain))}
     for chain in entry.record.chains:
         for position in chain.sources if chain.chain in sources else ():
             split = sources[chain.chain], position.split
@@ -325,32 +358,30 @@ def _read_twice(entry: CheckpointEntry, plan: JobPlan) -> str | None:
     return None
 
 
-def _sources_of(chain: PlannedChain) -> list[OperatorId]:
+def _source_of(chain: PlannedChain) -> OperatorId | None:
     """The source of a chain, if it has one."""
-    return [each.operator for each in chain.operators if each.role == "source"]
+    return next((each.operator for each in chain.operators if each.role == "source"), None)
 
 
-def _lowest_watermark(chains: Iterable[ChainSnapshot]) -> EventTimeMs | None:
-    """What all operators of a chain that was made of these have had; None if one had nothing."""
-    found = [chain.watermark for chain in chains]
+def _lowest(watermarks: Iterable[EventTimeMs | None]) -> EventTimeMs | None:
+    """What all of these have had; None if one had nothing, or there are none."""
+    found = list(watermarks)
     known = [watermark for watermark in found if watermark is not None]
     return min(known) if known and len(known) == len(found) else None
 
 
-def _share(old: PlannedChain, new: PlannedChain) -> bool:
-    """Whether an old chain's part belongs to a new one: they share an operator, and rows."""
-    names = {each.operator for each in old.operators}
-    shared = any(each.operator in names for each in new.operators)
-    if old.parallelism == new.parallelism:
-        return shared and old.subtask == new.subtask
-    return shared and old.first_group <= new.last_group and new.first_group <= old.last_group
+def _overlapping(hosts: tuple[PlannedChain, ...], first: int, last: int) -> Iterator[PlannedChain]:
+    """Of all chains of an operator, by subtask, those that own some of these key groups."""
+    start = bisect_left(hosts, first, key=lambda host: host.last_group)
+    for place in range(start, len(hosts)):
+        if hosts[place].first_group > last:
+            return
+        yield hosts[place]
 
 
-def _clipped(runs: tuple[RunRef, ...], first: int, last: int) -> Iterator[RunRef]:
-    for run in runs:
-        low, high = max(run.first_group, first), min(run.last_group, last)
-        if low <= high:
-            yield replace(run, first_group=low, last_group=high)
+def _clipped(run: RunRef, host: PlannedChain) -> RunRef:
+    first, last = max(run.first_group, host.first_group), min(run.last_group, host.last_group)
+    return replace(run, first_group=first, last_group=last)
 
 
 def _by_key(namespace: str, key_fields: tuple[str, ...]) -> str:

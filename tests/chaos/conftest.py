@@ -16,6 +16,7 @@ from typing import IO, Any, Final
 import pytest
 
 from arkflow_ray.runtime.os_process import OsProcess, started_ticks
+from tests.integration.published_rows import rows_in
 from tests.servers.s3_server import s3_proxy, s3_root, s3_server
 
 SECONDS: Final = float(os.environ.get("ARKFLOW_CHAOS_SECONDS", "120"))
@@ -173,14 +174,6 @@ def expected() -> list[tuple[int, int, int]]:
         places[key(n)] += 1
         rows.append((n, key(n), places[key(n)]))
     return rows
-
-
-def rows_in(folder: Path) -> list[dict[str, int]]:
-    """All published rows, part by part in the order of publication."""
-    lines: list[str] = []
-    for part in sorted(folder.glob("part-*")):
-        lines += part.read_text().splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def assert_all_is_right(target: Target) -> None:

@@ -1,7 +1,6 @@
 """Jobs in checkpoint mode on a real Ray lose processes and go on: every row once, every count right
 (D2, D3, D6, D7, P8, F0)."""
 
-import json
 import os
 import pathlib
 import signal
@@ -15,8 +14,7 @@ from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.runtime import coordinator_process
 from arkflow_ray.runtime.ephemeral_root import PREFIX
-from arkflow_ray.runtime.ray_job import RayJob
-from tests.integration.published_rows import rows_in
+from tests.integration.numbered_rows import expected, write_input, written
 from tests.integration.running_jobs import DEADLINE_S, Running, Start, alive, causes
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
@@ -74,17 +72,11 @@ def stored(folder: pathlib.Path) -> str:
 def text(
     folder: pathlib.Path, checkpoint: str, durability: str = "durable", rate: int = 300
 ) -> str:
-    rows = (json.dumps({"n": n, "k": n % KEYS}) + "\n" for n in range(ROWS))
-    (folder / "in.jsonl").write_text("".join(rows))
+    write_input(folder, ROWS, KEYS)
     return COUNTED.format(folder=folder, checkpoint=checkpoint, durability=durability, rate=rate)
 
 
-def written(folder: pathlib.Path) -> list[tuple[int, int, int]]:
-    """All published rows, part by part: number, key, place among the rows of the key."""
-    return [(row["n"], row["k"], row["place"]) for row in rows_in(folder / "out")]
-
-
-EXPECTED = [(n, n % KEYS, n // KEYS + 1) for n in range(ROWS)]
+EXPECTED = expected(ROWS, KEYS)
 
 
 def assert_exactly_once(folder: pathlib.Path) -> None:
@@ -92,13 +84,6 @@ def assert_exactly_once(folder: pathlib.Path) -> None:
     repeated = [row for row, count in Counter(rows).items() if count > 1]
     assert repeated == []
     assert sorted(rows) == EXPECTED
-
-
-def coordinator_pid(running: Running) -> int:
-    handle = running.job._handle
-    assert isinstance(handle, RayJob)
-    assert handle.coordinator_pid is not None
-    return handle.coordinator_pid
 
 
 def waits(running: Running) -> list[Wait]:
@@ -129,12 +114,12 @@ def test_a_killed_coordinator_has_a_successor_that_goes_on(
     """P8."""
     running = start(counted)
     before = running.until_restorable()
-    killed = coordinator_pid(running)
+    killed = running.coordinator_pid
     os.kill(killed, signal.SIGKILL)
     after = running.until_at_work(1)
     assert not set(before.values()) & set(after.values())
     assert not any(alive(pid) for pid in before.values())
-    assert coordinator_pid(running) != killed
+    assert running.coordinator_pid != killed
     told = causes(running.status)
     assert "the coordinator of job 'counted' died" in told
     assert "another one takes its place at once" in told
@@ -146,7 +131,7 @@ def test_a_coordinator_and_a_chain_that_are_killed_together_cost_and_repeat_no_r
 ) -> None:
     running = start(counted)
     os.kill(running.until_restorable()["numbered-1"], signal.SIGKILL)
-    os.kill(coordinator_pid(running), signal.SIGKILL)
+    os.kill(running.coordinator_pid, signal.SIGKILL)
     running.until_at_work(1)
     assert_finished(running, tmp_path)
 
@@ -157,7 +142,7 @@ def test_a_stop_that_was_asked_of_a_coordinator_that_dies_is_carried_out_by_its_
     """D5: the next run continues where the stop was."""
     running = start(counted)
     running.until_restorable()
-    pid = coordinator_pid(running)
+    pid = running.coordinator_pid
     os.kill(pid, signal.SIGSTOP)  # it does not hear of the stop
     running.jobs.stop()
     os.kill(pid, signal.SIGKILL)
@@ -209,7 +194,7 @@ def test_a_coordinator_that_was_stopped_while_another_took_over_finds_itself_fen
     monkeypatch.setattr(coordinator_process, "ANSWER_TIMEOUT_S", 2 * DEADLINE_S)
     earlier = start(slow)
     chains = earlier.until_restorable()
-    stopped = coordinator_pid(earlier)
+    stopped = earlier.coordinator_pid
     os.kill(stopped, signal.SIGSTOP)
     later = start(slow)
     later.until(lambda: later.status.state is JobState.RUNNING)
@@ -227,7 +212,7 @@ def test_a_coordinator_that_hangs_is_given_up_and_its_chains_do_not_outlive_thei
     """D6: they end long before the driver finds out that the coordinator does not answer."""
     running = start(counted)
     before = running.until_restorable()
-    stopped = coordinator_pid(running)
+    stopped = running.coordinator_pid
     os.kill(stopped, signal.SIGSTOP)
     running.until(lambda: not any(alive(pid) for pid in before.values()))
     assert alive(stopped)
@@ -249,7 +234,7 @@ streams:
 """
     )
     chains = running.until_at_work()
-    os.kill(coordinator_pid(running), signal.SIGKILL)
+    os.kill(running.coordinator_pid, signal.SIGKILL)
     outcome = running.end().outcome
     assert outcome is not None
     assert isinstance(outcome.error, ActorLostError), outcome

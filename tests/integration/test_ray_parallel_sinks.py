@@ -13,7 +13,7 @@ import pytest
 from arkflow_kernel.ids import ChainId
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_kernel.snapshot import RestoreChoice
-from tests.integration.published_rows import rows_in
+from tests.integration.numbered_rows import expected, write_input, written
 from tests.integration.running_jobs import Printed, Running, Start
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
@@ -54,21 +54,15 @@ jobs:
 @pytest.fixture(autouse=True)
 def rows(tmp_path: pathlib.Path) -> None:
     """The input."""
-    lines = (json.dumps({"n": n, "k": n % KEYS}) + "\n" for n in range(ROWS))
-    (tmp_path / "in.jsonl").write_text("".join(lines))
+    write_input(tmp_path, ROWS, KEYS)
 
 
-EXPECTED = [(n, n % KEYS, n // KEYS + 1) for n in range(ROWS)]
-"""Number, key, place among the rows of the key."""
+EXPECTED = expected(ROWS, KEYS)
 
 
 def to_files(folder: pathlib.Path, sinks: int, rate: int = 300, more: str = "") -> str:
     output = f"file, config: {{path: {folder}/out, format: json{more}}}"
     return JOB.format(folder=folder, sinks=sinks, rate=rate, output=output)
-
-
-def written(folder: pathlib.Path) -> list[tuple[int, int, int]]:
-    return [(row["n"], row["k"], row["place"]) for row in rows_in(folder / "out")]
 
 
 def lanes_in(folder: pathlib.Path) -> set[int]:

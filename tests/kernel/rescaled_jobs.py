@@ -33,9 +33,7 @@ def names(parallelism: int) -> list[str]:
 def running(parallelism: int = 2, *, policy: CheckpointPlan = POLICY) -> HandDrivenJob:
     """A job that runs."""
     job = HandDrivenJob(graph=plan_of(parallelism, policy=policy))
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     return job
 
 

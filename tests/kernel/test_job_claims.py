@@ -30,9 +30,7 @@ def _job(choice: RestoreChoice | None = None) -> HandDrivenJob:
 
 def _running() -> HandDrivenJob:
     job = _job()
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     return job
 
 

@@ -154,9 +154,7 @@ def test_a_savepoint_whose_copy_is_due_is_written_before_the_claim() -> None:
 def test_a_rescale_that_is_wanted_before_the_job_runs_begins_when_it_does() -> None:
     job = HandDrivenJob(graph=plan_of(2))
     job.rescale(plan_of(4))
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     assert (state_of(job), status_of(job).phase) == (JobState.RESCALING, "prepare")
 
 

@@ -41,9 +41,7 @@ def _job(*, tolerable: int = 2, root: str | None = "memory://x") -> HandDrivenJo
 
 def _running(*, tolerable: int = 2) -> HandDrivenJob:
     job = _job(tolerable=tolerable)
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     return job
 
 
@@ -264,9 +262,7 @@ def test_a_stop_ends_with_a_round_and_with_a_record_that_lists_no_token_any_more
 ) -> None:
     """D5: where checkpoints end with the run, a stop drains. T3: nothing is published again."""
     job = _job(root=root)
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     job.ask(what)
     assert _told(job)[0] is wanted
     stopped = wanted is Desired.STOP

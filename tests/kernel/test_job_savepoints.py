@@ -21,9 +21,7 @@ def _job() -> HandDrivenJob:
     chains = (chain_plan(name, mode=Mode.CHECKPOINT) for name in ("a", "b"))
     graph = job_plan(*chains, checkpoint=CheckpointPlan("memory://x", 1_000))
     job = HandDrivenJob(graph=graph)
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     return job
 
 

@@ -137,9 +137,7 @@ def _logged() -> HandDrivenJob:
 
 def job_rounds_and_a_later_claim() -> str:
     job = _logged()
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     job.tick(1_000)
     job.answers(1, "left")
     job.log.note("the right one answers too: the set is complete, the record goes to the log")
@@ -197,9 +195,7 @@ def _stage(parallelism: int) -> ExecutionGraph:
 
 def job_rescale_and_back() -> str:
     job = HandDrivenJob(graph=_stage(1))
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     job.log.note("a process is needed for a second subtask; the attempt at work goes on")
     job.rescale(_stage(2))
     job.report("w-0")
@@ -225,9 +221,7 @@ def job_rescale_and_back() -> str:
 
 def job_rescale_fails_and_is_taken_back() -> str:
     job = HandDrivenJob(graph=_stage(1))
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     job.log.note("a chain cannot answer the round: sources read on, the process may go")
     job.rescale(_stage(2))
     job.prepared()

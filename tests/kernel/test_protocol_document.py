@@ -204,9 +204,7 @@ def _plan(parallelism: int, *, logs: bool) -> ExecutionGraph:
 def _fenced_at_the_end() -> HandDrivenJob:
     """The data ended, the tokens are published, and the last record meets a later claim (D7)."""
     job = _job(logs=True)
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     for _ in range(2):  # drained, then answered
         for name in sorted(job.deployed):
             _round(job, name)()
@@ -221,9 +219,7 @@ def _fenced_at_the_end() -> HandDrivenJob:
 def _cancelled_while_saving() -> HandDrivenJob:
     """The chains of a rescale have ended, and a savepoint's copy is on its way."""
     job = _job(logs=True)
-    job.begin()
-    job.claimed(1)
-    job.answer_all()
+    job.run()
     job.savepoint("now")
     job.answers(1, *sorted(job.deployed))
     job.appended()

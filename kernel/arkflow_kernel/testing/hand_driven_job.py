@@ -165,8 +165,10 @@ class HandDrivenJob:
             self.connected(name)
 
     def run(self) -> None:
-        """Begin, and answer until the job runs."""
+        """Begin, and answer until the job runs; a log is new and gives the first generation."""
         self.begin()
+        if self.logs:
+            self.claimed(1)
         self.answer_all()
 
     def ended(
