@@ -125,6 +125,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Callable[..., RayJob]:
         monkeypatch.setattr(ray, "wait", lambda runs, timeout: (runs, []))
         monkeypatch.setattr(ray, "get", get)
         monkeypatch.setattr(ray_job, "CoordinatorProcess", coordinators)
+        monkeypatch.setattr(ray_job, "remove_groups", lambda job: None)
         settings = JobSettings(0.01, 1, "/", {}, "afc-test")
         return RayJob(graph, settings, LineBuffer(), choice)
 
