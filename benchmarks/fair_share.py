@@ -3,8 +3,8 @@
     .venv/bin/python benchmarks/fair_share.py [--rounds 3] [--seconds 10]
 
 Two jobs on one local Ray. One of them reads and filters as fast as it can. Beside it, in every
-second window, runs one whose Python operator does nothing but burn CPU, first with
-`cpu_millicores: 250`, in the end without any. The ratio is that of rates within one round, so a
+second window, runs one whose Python operator has two processes that do nothing but burn CPU, first
+with `cpu_millicores: 125` each, in the end without any. The ratio is that of rates within one round, so a
 machine that is busy with something else slows both; each round begins with the job alone.
 """
 
@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-MILLICORES = 250
+MILLICORES = 125
+"""Of each of the two processes that burn."""
 GOAL = 0.8
 WAIT_S = 300.0
 RESULTS = pathlib.Path(__file__).parent / "results" / "fair_share.json"
@@ -37,12 +38,13 @@ BURNER = """
 jobs:
   - id: burner
     version: 1
-    RESOURCES
+    resources: {num_cpus: 0.01}
     operators:
       - {id: in, kind: source, parallelism: 1}
       - id: burn
         kind: map
         parallelism: 2
+        RESOURCES
         config:
           type: python
           function: burn
@@ -60,12 +62,12 @@ jobs:
     sources:
       - operator_id: in
         input_type: generate
-        config: {context: '{"n": 1}', interval: 1ms}
+        config: {context: '{"n": 1}', interval: 20ms}
         codec: json
         time: {mode: processing_time}
     sinks: [{operator_id: out, output_type: drop}]
 """
-LIMITED = BURNER.replace("RESOURCES", f"resources: {{cpu_millicores: {MILLICORES}}}")
+LIMITED = BURNER.replace("RESOURCES", f"resources: {{num_cpus: 0.01, cpu_millicores: {MILLICORES}}}")
 FREE = BURNER.replace("RESOURCES", "resources: {num_cpus: 0.01}")
 
 
