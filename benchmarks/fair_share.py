@@ -4,8 +4,9 @@
 
 Two jobs on one local Ray. One of them reads and filters as fast as it can. Beside it, in every
 second window, runs one whose Python operator has two processes that do nothing but burn CPU, first
-with `cpu_millicores: 125` each, in the end without any. The ratio is that of rates within one round, so a
-machine that is busy with something else slows both; each round begins with the job alone.
+with `cpu_millicores: 125` each, in the end without any. The ratio is that of rates within one
+round, so a machine that is busy with something else slows both; each round begins with the job
+alone.
 """
 
 import argparse
@@ -67,7 +68,9 @@ jobs:
         time: {mode: processing_time}
     sinks: [{operator_id: out, output_type: drop}]
 """
-LIMITED = BURNER.replace("RESOURCES", f"resources: {{num_cpus: 0.01, cpu_millicores: {MILLICORES}}}")
+LIMITED = BURNER.replace(
+    "RESOURCES", f"resources: {{num_cpus: 0.01, cpu_millicores: {MILLICORES}}}"
+)
 FREE = BURNER.replace("RESOURCES", "resources: {num_cpus: 0.01}")
 
 
