@@ -21,7 +21,7 @@ from arkflow_ray.door.server import open_doors
 from arkflow_ray.observability.display import Display
 from arkflow_ray.observability.figures import JobFigures, figures
 from arkflow_ray.observability.results import JobResult, job_result
-from arkflow_ray.observability.rows import StdoutRows
+from arkflow_ray.observability.rows import Rows
 from arkflow_ray.observability.story import JobStory
 from arkflow_ray.observability.time_story import TimeStory
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
@@ -108,7 +108,7 @@ class StopSignals:
 
 
 def run_attached(
-    start: Callable[[], RunningJobs], signals: StopSignals, display: Display, rows: StdoutRows
+    start: Callable[[], RunningJobs], signals: StopSignals, display: Display, rows: Rows
 ) -> list[JobResult]:
     """Start jobs, watch them to their end, close them; how they ended.
 
@@ -149,7 +149,7 @@ class AttachedRun:
     """One launch, watched until all of its jobs are over."""
 
     def __init__(
-        self, jobs: RunningJobs, signals: StopSignals, display: Display, rows: StdoutRows
+        self, jobs: RunningJobs, signals: StopSignals, display: Display, rows: Rows
     ) -> None:
         self._jobs = jobs
         self._signals = signals

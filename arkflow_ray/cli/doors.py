@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from arkflow_kernel.durations import age_text
+from arkflow_kernel.errors import ArkflowError, ClusterError, ConfigError
 from arkflow_ray.cli.exits import ExitCode, say
-from arkflow_ray.door.client import ask, find_door, find_doors
+from arkflow_ray.cli.places import HERE, Where, jobs_at
 from arkflow_ray.door.messages import (
     BadRequestError,
     DoorError,
@@ -30,67 +31,98 @@ SUBTASKS_SHOWN_MAX: Final = 8
 """So many operators are shown, and so many subtasks of each one by one; JSON has all of them."""
 
 
-def list_jobs(*, as_json: bool) -> int:
-    """Print every job that has a door on this machine."""
-    found, silent = [], []
-    for door in find_doors():
-        try:
-            found.append(ask(door, Request("status"), None))
-        except DoorError as error:
-            silent.append({"job": door.name.stem, "pid": door.pid, "error": error.message})
+def list_jobs(where: Where = HERE, *, as_json: bool) -> int:
+    """Print every job of this machine, or of a cluster."""
+    try:
+        with jobs_at(where) as jobs:
+            found, silent = jobs.list()
+    except ArkflowError as error:
+        return tell_failure(error, as_json=as_json)
     if as_json:
         print(json.dumps({"jobs": found, "silent": silent}, ensure_ascii=False))
         return ExitCode.DONE
     for each in silent:
         say(str(each["error"]))
     if not found:
-        print("no job runs on this machine as this user")
+        print(f"no job {jobs.place}")
         return ExitCode.DONE
     width = max(len(told["job"]) for told in found)
     for told in found:
-        print(
-            f"{told['job']:{width}}  {told['state']:10}  pid {told['pid']:<8} "
-            f"since {told['started_at']}  {_saved(told)}"
-        )
+        print(f"{told['job']:{width}}  {_line(told)}")
     return ExitCode.DONE
 
 
-def show_status(job: str, *, as_json: bool) -> int:
+def _line(told: dict[str, Any]) -> str:
+    """A job in the list. One of a cluster may be without a status, and stays when it is over."""
+    status = told["status"] if "phase" in told else told
+    state = told["phase"] if status is None else status["state"]
+    node = f"node {told['node'][:8]}  " if "node" in told else ""
+    saved = "" if status is None else f"  {_saved(status)}"
+    end = told.get("end")
+    if end is not None:
+        state = end["outcome"]
+        if status is None and end["error"] is not None:
+            saved = f"  {end['error']['message'].splitlines()[0]}"
+    return f"{state:10}  {node}pid {told['pid']:<8} since {told['started_at']}{saved}"
+
+
+def show_status(job: str, where: Where = HERE, *, as_json: bool) -> int:
     """Print the status of a running job."""
-    told, code = ask_job(job, Request("status"), None, as_json=as_json)
+    told, code = ask_job(job, Request("status"), None, where, as_json=as_json)
     if told is not None:
         print(json.dumps(told, ensure_ascii=False) if as_json else status_text(told))
     return code
 
 
 def stop_job(
-    job: str, *, drain: bool, savepoint: str | None, timeout_s: float, as_json: bool
+    job: str,
+    where: Where = HERE,
+    *,
+    drain: bool,
+    savepoint: str | None,
+    timeout_s: float,
+    as_json: bool,
 ) -> int:
     """Stop a running job in order. `savepoint`: its name, "" for one of the time; None: none."""
     name = None if savepoint is None else savepoint or default_name()
     if not _fine(name, as_json=as_json):
         return ExitCode.USAGE
     request = Request("stop", drain, name)
-    told, code = ask_job(job, request, timeout_s, as_json=as_json)
-    if told is None:
-        return code
-    if as_json:
-        print(json.dumps(told, ensure_ascii=False))
-        return code
-    verb = "was" if told["outcome"] == "stopped" else "has"
-    kept = "" if told["checkpoint"] is None else f"; its last checkpoint is {told['checkpoint']}"
-    print(f"job '{told['job']}' {verb} {told['outcome']}{kept}")
-    if name is not None:
+    told, code = ask_job(job, request, timeout_s, where, as_json=as_json)
+    _print_end(told, as_json=as_json)
+    if told is not None and name is not None and not as_json:
         print(f"savepoint '{name}': {told['url']}")
     return code
 
 
-def make_savepoint(job: str, name: str | None, *, timeout_s: float, as_json: bool) -> int:
+def cancel_job(job: str, where: Where = HERE, *, timeout_s: float, as_json: bool) -> int:
+    """End a running job now."""
+    told, code = ask_job(job, Request("cancel"), timeout_s, where, as_json=as_json)
+    _print_end(told, as_json=as_json)
+    return code
+
+
+def _print_end(told: dict[str, Any] | None, *, as_json: bool) -> None:
+    """How a job ended that was asked to end."""
+    if told is None:
+        return
+    if as_json:
+        print(json.dumps(told, ensure_ascii=False))
+        return
+    verb = "has" if told["outcome"] == "finished" else "was"
+    kept = "" if told["checkpoint"] is None else f"; its last checkpoint is {told['checkpoint']}"
+    print(f"job '{told['job']}' {verb} {told['outcome']}{kept}")
+
+
+def make_savepoint(
+    job: str, name: str | None, where: Where = HERE, *, timeout_s: float, as_json: bool
+) -> int:
     """Make a savepoint of a running job."""
     named = name or default_name()
     if not _fine(named, as_json=as_json):
         return ExitCode.USAGE
-    told, code = ask_job(job, Request("savepoint", savepoint=named), timeout_s, as_json=as_json)
+    request = Request("savepoint", savepoint=named)
+    told, code = ask_job(job, request, timeout_s, where, as_json=as_json)
     if told is not None:
         print(json.dumps(told, ensure_ascii=False) if as_json else told["url"])
     return code
@@ -207,22 +239,25 @@ def _saved(told: dict[str, Any]) -> str:
 
 
 def ask_job(
-    job: str, request: Request, timeout_s: float | None, *, as_json: bool
+    job: str, request: Request, timeout_s: float | None, where: Where = HERE, *, as_json: bool
 ) -> tuple[dict[str, Any] | None, ExitCode]:
-    """The answer of a job's door; without one, what was wrong is printed."""
+    """A job's answer; without one, what was wrong is printed."""
     try:
-        door = find_door(job)
-        return ask(door, request, timeout_s, _progress(as_json)), ExitCode.DONE
+        with jobs_at(where) as jobs:
+            return jobs.ask(job, request, timeout_s, _progress(as_json)), ExitCode.DONE
+    except ArkflowError as error:
+        return None, tell_failure(error, as_json=as_json)
     except (DoorError, KeyboardInterrupt) as error:
-        code, message = _verdict(error, job, timeout_s)
+        code, message = _verdict(error, job, where, timeout_s)
         tell_error(type(error).__name__, message, code, as_json=as_json)
         return None, code
 
 
 def _verdict(
-    error: DoorError | KeyboardInterrupt, job: str, timeout_s: float | None
+    error: DoorError | KeyboardInterrupt, job: str, where: Where, timeout_s: float | None
 ) -> tuple[ExitCode, str]:
-    stands = f"what you asked for stands; `arkflow-ray status {job}` shows how it is"
+    shows = f"`arkflow-ray status {job}{where.options}` shows how it is"
+    stands = f"what you asked for stands; {shows}"
     match error:
         case NotReachableError():
             return ExitCode.NO_CLUSTER, error.message
@@ -234,6 +269,17 @@ def _verdict(
             return ExitCode.FAILED, f"job '{job}': not done after {timeout_s:g} s; {stands}"
         case _:
             return ExitCode.CANCELLED, f"no longer waiting; {stands}"
+
+
+def tell_failure(error: ArkflowError, *, as_json: bool) -> ExitCode:
+    """Why nobody could be asked: the cluster, or how it was named."""
+    code = ExitCode.FAILED
+    if isinstance(error, ClusterError):
+        code = ExitCode.NO_CLUSTER
+    elif isinstance(error, ConfigError):
+        code = ExitCode.USAGE
+    tell_error(type(error).__name__, error.message, code, as_json=as_json)
+    return code
 
 
 def tell_error(kind: str, message: str, code: ExitCode, *, as_json: bool) -> None:
@@ -264,6 +310,7 @@ def _fine(name: str | None, *, as_json: bool) -> bool:
 
 __all__ = [
     "ask_job",
+    "cancel_job",
     "default_name",
     "list_jobs",
     "make_savepoint",
@@ -271,4 +318,5 @@ __all__ = [
     "status_text",
     "stop_job",
     "tell_error",
+    "tell_failure",
 ]

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from arkflow_ray.cli import places
 from arkflow_ray.cli.exits import ExitCode, command, say
 from arkflow_ray.cli.operating import operating
 
@@ -110,8 +111,8 @@ def root(
         version_command(as_json)
     if config is None:
         _misused(
-            "missing --config <FILE> (or run a subcommand: run, validate, explain, components, "
-            "schema)"
+            "missing --config <FILE> (or run a subcommand: run, submit, validate, explain, "
+            "components, schema)"
         )
     if validate:
         validate_command(config, as_json=as_json)
@@ -179,6 +180,36 @@ def resume_command(
     )
     path = _file(file, config)
     return run(RunOptions(path, inline, address, only or [], lenient, as_json, start))
+
+
+@app.command("submit")
+@command
+def submit_command(
+    file: FileArgument = None,
+    config: ConfigOption = None,
+    address: places.AddressOption = None,
+    cluster: places.ClusterOption = None,
+    only: OnlyOption = None,
+    from_savepoint: SavepointOption = None,
+    from_checkpoint: CheckpointOption = None,
+    from_scratch: ScratchOption = False,
+    accept_duplicates: DuplicatesOption = False,
+    allow_dropped_state: DroppedOption = False,
+    lenient: LenientOption = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Give the streams and jobs of FILE to a cluster, where they run without this program.
+
+    FILE is checked here and once more there. `jobs`, `status`, `logs`, `stop`, `cancel`,
+    `savepoint` and `rescale` reach the jobs with the same --address or --cluster.
+    """
+    from arkflow_ray.cli.submitting import StartOptions, SubmitOptions, submit
+
+    start = StartOptions(
+        from_savepoint, from_checkpoint, from_scratch, accept_duplicates, allow_dropped_state
+    )
+    where = places.Where(address, cluster)
+    return submit(SubmitOptions(_file(file, config), where, only or [], lenient, as_json, start))
 
 
 @app.command("validate")

@@ -1,6 +1,7 @@
-"""`status`, `jobs`, `stop`, `savepoint`, `rescale`, `checkpoints`: for jobs that run or ran.
+"""`status`, `jobs`, `logs`, `stop`, `cancel`, `savepoint`, `rescale`, `checkpoints`: for jobs that
+run or ran, here or in a cluster.
 
-Only names and options; the work is in `doors.py`, `rescaling.py` and `history.py`.
+Only names and options; the work is in `doors.py`, `following.py`, `rescaling.py` and `history.py`.
 """
 
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from arkflow_ray.cli.exits import command
+from arkflow_ray.cli.places import AddressOption, ClusterOption, Where
 
 DEFAULT_TIMEOUT_S: Final = 660.0
 """A round may take ten minutes before it fails (B5); then there is an answer."""
@@ -32,20 +34,60 @@ TimeoutOption = Annotated[
 
 @operating.command("jobs")
 @command
-def jobs_command(as_json: JsonOption = False) -> int:
-    """List the jobs that run on this machine as this user."""
+def jobs_command(
+    address: AddressOption = None,
+    cluster: ClusterOption = None,
+    forget: Annotated[
+        str | None,
+        typer.Option(metavar="JOB", help="Let a job of the cluster go that is over."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """List the jobs that run on this machine as this user, or those of a cluster.
+
+    A job of a cluster stays in the list when it is over, until it is submitted again or forgotten.
+    """
+    where = Where(address, cluster)
+    if forget is not None:
+        from arkflow_ray.cli.following import forget_job
+
+        return forget_job(forget, where, as_json=as_json)
     from arkflow_ray.cli.doors import list_jobs
 
-    return list_jobs(as_json=as_json)
+    return list_jobs(where, as_json=as_json)
 
 
 @operating.command("status")
 @command
-def status_command(job: JobArgument, as_json: JsonOption = False) -> int:
+def status_command(
+    job: JobArgument,
+    address: AddressOption = None,
+    cluster: ClusterOption = None,
+    as_json: JsonOption = False,
+) -> int:
     """Show how a running JOB is: its state, rows, checkpoints, and what it waits for."""
     from arkflow_ray.cli.doors import show_status
 
-    return show_status(job, as_json=as_json)
+    return show_status(job, Where(address, cluster), as_json=as_json)
+
+
+@operating.command("logs")
+@command
+def logs_command(
+    job: JobArgument,
+    address: AddressOption = None,
+    cluster: ClusterOption = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on until the job is over.")
+    ] = False,
+    tail: Annotated[
+        int | None, typer.Option(metavar="LINES", min=0, help="Only the last ones.")
+    ] = None,
+) -> int:
+    """Print what a JOB of a cluster has said: its log, and the rows of `stdout` outputs."""
+    from arkflow_ray.cli.following import show_logs
+
+    return show_logs(job, Where(address, cluster), follow=follow, tail=tail)
 
 
 class _StopCommand(TyperCommand):
@@ -72,6 +114,8 @@ def stop_command(
         str | None,
         typer.Option(metavar="[NAME]", help="Its last checkpoint is a savepoint, too."),
     ] = None,
+    address: AddressOption = None,
+    cluster: ClusterOption = None,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
     as_json: JsonOption = False,
 ) -> int:
@@ -81,7 +125,28 @@ def stop_command(
     """
     from arkflow_ray.cli.doors import stop_job
 
-    return stop_job(job, drain=drain, savepoint=savepoint, timeout_s=timeout, as_json=as_json)
+    where = Where(address, cluster)
+    return stop_job(
+        job, where, drain=drain, savepoint=savepoint, timeout_s=timeout, as_json=as_json
+    )
+
+
+@operating.command("cancel")
+@command
+def cancel_command(
+    job: JobArgument,
+    address: AddressOption = None,
+    cluster: ClusterOption = None,
+    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    as_json: JsonOption = False,
+) -> int:
+    """End a running JOB now, as two Ctrl-C do: what is not confirmed is given up.
+
+    The next `run` begins at the last checkpoint that was complete.
+    """
+    from arkflow_ray.cli.doors import cancel_job
+
+    return cancel_job(job, Where(address, cluster), timeout_s=timeout, as_json=as_json)
 
 
 @operating.command("savepoint")
@@ -91,13 +156,16 @@ def savepoint_command(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="sp-<time> without one.")
     ] = None,
+    address: AddressOption = None,
+    cluster: ClusterOption = None,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
     as_json: JsonOption = False,
 ) -> int:
     """Make a savepoint of a running JOB, which goes on; print where it lies."""
     from arkflow_ray.cli.doors import make_savepoint
 
-    return make_savepoint(job, name, timeout_s=timeout, as_json=as_json)
+    where = Where(address, cluster)
+    return make_savepoint(job, name, where, timeout_s=timeout, as_json=as_json)
 
 
 @operating.command("rescale")
@@ -111,6 +179,8 @@ def rescale_command(
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Answer as soon as it has begun.")
     ] = False,
+    address: AddressOption = None,
+    cluster: ClusterOption = None,
     timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
     as_json: JsonOption = False,
 ) -> int:
@@ -121,7 +191,8 @@ def rescale_command(
     """
     from arkflow_ray.cli.rescaling import rescale_job
 
-    return rescale_job(job, wanted, wait=not no_wait, timeout_s=timeout, as_json=as_json)
+    where = Where(address, cluster)
+    return rescale_job(job, wanted, where, wait=not no_wait, timeout_s=timeout, as_json=as_json)
 
 
 @operating.command("checkpoints")

@@ -6,11 +6,18 @@ from typing import Any
 
 from arkflow_ray.cli.doors import ask_job, tell_error
 from arkflow_ray.cli.exits import ExitCode
+from arkflow_ray.cli.places import HERE, Where
 from arkflow_ray.door.messages import Request
 
 
 def rescale_job(
-    job: str, wanted: Sequence[str], *, wait: bool, timeout_s: float, as_json: bool
+    job: str,
+    wanted: Sequence[str],
+    where: Where = HERE,
+    *,
+    wait: bool,
+    timeout_s: float,
+    as_json: bool,
 ) -> int:
     """Give operators of a running job another number of subtasks. `wanted`: `OPERATOR=N` each."""
     try:
@@ -19,7 +26,7 @@ def rescale_job(
         tell_error("BadRequestError", str(error), ExitCode.USAGE, as_json=as_json)
         return ExitCode.USAGE
     request = Request("rescale", parallelism=parallelism, wait=wait)
-    told, code = ask_job(job, request, timeout_s, as_json=as_json)
+    told, code = ask_job(job, request, timeout_s, where, as_json=as_json)
     if told is not None:
         print(json.dumps(told, ensure_ascii=False) if as_json else told_text(told, parallelism))
     return code

@@ -1,8 +1,8 @@
 """Carries out the requests of one job's door. It never waits: an errand is looked at again.
 
-`stop` is done when the job is over, `savepoint` when the coordinator has told its URL or its error
-(X4), `rescale` when the new plan is at work, or the old one again (K2). What was asked for stands,
-also if the caller goes away.
+`stop` and `cancel` are done when the job is over, `savepoint` when the coordinator has told its URL
+or its error (X4), `rescale` when the new plan is at work, or the old one again (K2). What was asked
+for stands, also if the caller goes away.
 """
 
 import time
@@ -65,6 +65,9 @@ class Desk:
         if request.command == "stop":
             self._running.stop(drain=request.drain, savepoint=name)
             return _Stop(self._running, name)
+        if request.command == "cancel":
+            self._running.cancel()
+            return _Cancel(self._running)
         if request.parallelism is not None:
             return self._rescale(request.parallelism, wait=request.wait)
         assert name is not None, "parse_request requires it"
@@ -162,6 +165,24 @@ class _Stop:
         if self._savepoint is not None:
             result |= {"savepoint": self._savepoint, "url": url}
         return Answer(result)
+
+
+class _Cancel:
+    """Waits until the job is over, however it ends."""
+
+    def __init__(self, running: RunningJob) -> None:
+        self._running = running
+
+    def look(self) -> Answer | Progress:
+        outcome = self._running.outcome  # before the status, which is final once this is set
+        status = self._running.status()
+        if outcome is None:
+            return Progress(progress_text(status))
+        if outcome.error is not None:
+            return Answer(error=(type(outcome.error).__name__, outcome.error.message))
+        checkpoint = None if status.checkpoints is None else int(status.checkpoints.last) or None
+        result = {"outcome": outcome.kind.value, "checkpoint": checkpoint}
+        return Answer({"job": str(self._running.job)} | result)
 
 
 class _Rescale:

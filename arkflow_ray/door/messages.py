@@ -35,10 +35,11 @@ SILENCE_S: Final = 10.0
 
 NAME_CHARS_MAX: Final = 128
 
-Command = Literal["status", "stop", "savepoint", "rescale"]
+Command = Literal["status", "stop", "cancel", "savepoint", "rescale"]
 _COMMANDS: Final[Mapping[str, Command]] = {
     "status": "status",
     "stop": "stop",
+    "cancel": "cancel",
     "savepoint": "savepoint",
     "rescale": "rescale",
 }

@@ -5,7 +5,7 @@ import select
 import stat
 import sys
 import threading
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 from arkflow_kernel.errors import ArkflowError, OutputClosedError, SinkError
 from arkflow_ray.observability.screen import Screen
@@ -17,6 +17,27 @@ READER_CHECK_MS: Final = 100
 """How often a wait for a slow reader looks whether it shall go on."""
 
 STDOUT_CLOSED: Final = f"{_STDOUT} nobody reads it any more"
+
+
+class Rows(Protocol):
+    """A `LineOutput` for the rows of `stdout` sinks, as whoever watches the jobs knows it."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody will take a row any more."""
+        ...
+
+    def put(self, lines: bytes) -> None:
+        """Take lines. Raises `OutputClosedError`."""
+        ...
+
+    def give_up(self) -> None:
+        """Let no `put` wait any more."""
+        ...
+
+    def caused(self, error: ArkflowError | None) -> bool:
+        """Whether a job's error is only that its rows had nowhere to go."""
+        ...
 
 
 class StdoutRows:
@@ -113,4 +134,4 @@ def _discard(stream: Any) -> None:
     os.close(sink)
 
 
-__all__ = ["STDOUT_CLOSED", "StdoutRows"]
+__all__ = ["STDOUT_CLOSED", "Rows", "StdoutRows"]

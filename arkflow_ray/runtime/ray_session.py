@@ -8,11 +8,12 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import ray
+from ray.exceptions import AuthenticationError
 
 from arkflow_kernel.errors import ClusterError, ResourceError
 from arkflow_kernel.limits import MIB
@@ -25,8 +26,17 @@ SHARED_MEMORY_MARGIN_BYTES: Final = 32 * MIB
 CPUS_PER_CHAIN_LOCAL: Final = 0.01
 CPUS_PER_CHAIN_CLUSTER: Final = 1.0
 
-_INIT_ERRORS = (ConnectionError, RuntimeError, ValueError, OSError, TimeoutError)
+_INIT_ERRORS = (
+    AuthenticationError,
+    ConnectionError,
+    RuntimeError,
+    ValueError,
+    OSError,
+    TimeoutError,
+)
 """What `ray.init` raises when it finds or starts no Ray."""
+
+_UNAUTHENTICATED: Final = ("AuthenticationError", "InvalidAuthToken", "Unauthenticated")
 
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -68,10 +78,25 @@ def open_session(address: str | None, on_phase: Callable[[str], None]) -> RaySes
     return _start(on_phase)
 
 
-def _join(address: str, on_phase: Callable[[str], None]) -> RaySession:
+def join_session(
+    address: str, runtime_env: Mapping[str, Any] | None, on_phase: Callable[[str], None]
+) -> RaySession:
+    """Use the Ray of this process, else join `address` with the code and packages of a job.
+
+    Raises `ClusterError` if it cannot be reached or refuses us.
+    """
+    if ray.is_initialized():
+        return open_session(address, on_phase)
+    return _join(address, on_phase, runtime_env)
+
+
+def _join(
+    address: str, on_phase: Callable[[str], None], runtime_env: Mapping[str, Any] | None = None
+) -> RaySession:
     on_phase(f"joining Ray at {address}")
+    options: dict[str, Any] = {"runtime_env": dict(runtime_env)} if runtime_env else {}
     try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     except _INIT_ERRORS as error:
         raise ClusterError(f"cannot reach Ray at '{address}': {_refusal(error)}") from error
     return RaySession(started=False, connected=True, num_cpus=CPUS_PER_CHAIN_CLUSTER)
@@ -79,10 +104,19 @@ def _join(address: str, on_phase: Callable[[str], None]) -> RaySession:
 
 def _refusal(error: BaseException) -> str:
     """Why a Ray could not be joined, and what to do."""
-    if "AuthenticationError" in f"{error} {error.__cause__}":
+    if isinstance(error, AuthenticationError):
+        return (
+            "RAY_AUTH_MODE=token is set and there is no token; put the cluster's into "
+            "RAY_AUTH_TOKEN or ~/.ray/auth_token"
+        )
+    if any(word in f"{error} {error.__cause__}" for word in _UNAUTHENTICATED):
+        if os.environ.get("RAY_AUTH_MODE", "").lower() == "token":
+            return (
+                "it refuses our token; put the cluster's into RAY_AUTH_TOKEN or ~/.ray/auth_token"
+            )
         return (
             "it asks for a token, which Ray does not send to an address that is given; "
-            "RAY_AUTH_MODE=token makes it send the one in ~/.ray/auth_token"
+            "RAY_AUTH_MODE=token makes it send the one in RAY_AUTH_TOKEN or ~/.ray/auth_token"
         )
     return (
         f"{first_line(error)}; is it running, and does it listen "
@@ -134,4 +168,4 @@ def _plasma_folder(folder: str, on_phase: Callable[[str], None]) -> str | None:
     return folder
 
 
-__all__ = ["RaySession", "open_session"]
+__all__ = ["RaySession", "join_session", "open_session"]

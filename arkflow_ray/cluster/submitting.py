@@ -1,0 +1,73 @@
+"""From a file to the jobs of a cluster: checked here, checked there, started (M8, P8)."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from arkflow_kernel.snapshot import NEWEST, RestoreChoice
+from arkflow_ray.cluster.connection import Connection
+from arkflow_ray.cluster.submission import Submission, SubmittersEnvironment
+from arkflow_ray.cluster.target import Target
+from arkflow_ray.config.profiles import Profile
+
+if TYPE_CHECKING:
+    from arkflow_ray.config.project import CheckedJob
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A file that was checked for a cluster: its text, and what of the environment it used."""
+
+    path: Path
+    text: str
+    environment: SubmittersEnvironment = field(repr=False)
+    lenient: bool = False
+
+
+def submissions(
+    jobs: "Sequence[CheckedJob]",
+    checked: Checked,
+    profile: Profile,
+    choice: RestoreChoice = NEWEST,
+) -> list[Submission]:
+    """What goes to the cluster, one for each job."""
+    moves = "working_dir" in profile.runtime_env
+    return [
+        Submission(
+            job.id,
+            str(checked.path),
+            checked.text,
+            None if moves else os.getcwd(),
+            dict(checked.environment.used),
+            checked.lenient,
+            choice,
+            profile.defaults(),
+        )
+        for job in jobs
+    ]
+
+
+def submit_all(
+    given: Sequence[Submission],
+    target: Target,
+    on_progress: Callable[[str], None],
+    on_started: Callable[[Mapping[str, Any]], None],
+) -> None:
+    """Start jobs, one after another; `on_started` hears what each runner says of itself.
+
+    Raises what `ClusterJobs.submit` raises; the jobs before that one run.
+    """
+    with Connection(target, on_progress, submits=True) as cluster:
+        for submission in given:
+            on_started(cluster.submit(submission, on_progress=on_progress))
+
+
+def suspicious_variables(profile: Profile, secrets: Sequence[str]) -> list[str]:
+    """Variables of the `runtime_env` that a file uses as secrets: the whole cluster reads them."""
+    variables = profile.runtime_env.get("env_vars", {})
+    return sorted(set(variables) & set(secrets)) if isinstance(variables, dict) else []
+
+
+__all__ = ["Checked", "submissions", "submit_all", "suspicious_variables"]
