@@ -6,7 +6,7 @@ sources offer.
 
 Invariants
 - No parallelism outside of the bounds is ever decided.
-- Between two decisions, and after a change of parallelism that somebody else made, at least
+- Between two decisions, and after any rescale, done or failed, whoever asked for it, at least
   `cooldown_ms` pass.
 - Only whole windows count: all subtasks of one attempt, each counted within `STALE_MS` of the
   window's ends. Anything else forgets the windows before it.
@@ -172,6 +172,11 @@ class Autoscaler:
             name: step for name, step in self._steps.items() if parallelism.get(name) == step.after
         }
         self._forget("an attempt has begun")
+
+    def hold(self, now_ms: MonotonicMs) -> None:
+        """Somebody rescales the job, or a rescale has ended, well or not: a cooldown begins."""
+        if not self._off:
+            self._wait(now_ms)
 
     def observe(self, counters: Counters, now_ms: MonotonicMs) -> ScaleDecision | None:
         """Counters of all subtasks; a decision, if the window that they end gives reason for one.

@@ -21,7 +21,7 @@ from arkflow_kernel.envelope import Barrier, Data, Watermark
 from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs, SplitId
 from arkflow_kernel.inlet import Inlets
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
-from arkflow_kernel.metrics import ChainStatistics, OperatorCounts, Wait
+from arkflow_kernel.metrics import ChainStatistics, OperatorCounts, Stopwatch, Wait
 from arkflow_kernel.output_lanes import OutputLanes
 from arkflow_kernel.outstanding import Outstanding
 from arkflow_kernel.plan import ChainPlan, Mode
@@ -74,6 +74,7 @@ class ChainFlow:
         self.outstanding = Outstanding(plan.chain)
         self._counts = {op.operator: OperatorCounts(op.operator) for op in plan.operators}
         self._statistics: Counter[str] = Counter()
+        self._blocked = Stopwatch()
 
     # --- what comes in -------------------------------------------------------------------------
 
@@ -133,6 +134,8 @@ class ChainFlow:
         self.write(now_ms)
         while self._publish(now_ms):
             self.write(now_ms)
+        head = self.items.head()  # what it still holds found no room
+        self._blocked.look(so=head is not None and head.slice is not None, now_ms=now_ms)
         self._settle()
 
     def write(self, now_ms: MonotonicMs) -> None:
@@ -195,7 +198,7 @@ class ChainFlow:
         while self.items.has_room:
             taken = self.source.take()
             if taken is None:
-                return
+                break
             self._say_time(now_ms)
             (read, size_bytes, time), sequence = taken
             if read.bad is not None and read.bad.num_rows and self._plan.error_output is None:
@@ -211,6 +214,7 @@ class ChainFlow:
             self._submit_batch(item, ref, now_ms)
             self.count("bad_rows", 0 if read.bad is None else read.bad.num_rows)
             self.count("skipped_rows", read.skipped)
+        self.source.look(now_ms)
 
     def _submit_batch(self, item: RunItem, ref: BatchRef, now_ms: MonotonicMs) -> None:
         self.items.submitted(item.token, ref, now_ms)
@@ -308,8 +312,8 @@ class ChainFlow:
 
     # --- measures ------------------------------------------------------------------------------
 
-    def statistics(self) -> ChainStatistics:
-        """An immutable snapshot of the counters."""
+    def statistics(self, now_ms: MonotonicMs) -> ChainStatistics:
+        """An immutable snapshot of the counters. Waits that go on count until `now_ms`."""
         held = self.source.held_bytes + self.items.held_bytes + self.outputs.held_bytes
         return ChainStatistics(
             self._plan.chain,
@@ -323,6 +327,8 @@ class ChainFlow:
             rows_to=tuple(self.outputs.rows_to.items()),
             watermark=self.time.watermark,
             idle=self.time.idle,
+            held_ms=self.source.held_ms(now_ms),
+            blocked_ms=self._blocked.passed_ms(now_ms),
         )
 
     def waits(self, now_ms: MonotonicMs) -> tuple[Wait, ...]:

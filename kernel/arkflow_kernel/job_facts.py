@@ -47,6 +47,7 @@ class JobFacts:
     statistics: dict[ChainId, ChainStatistics] = field(default_factory=dict)
     usage: dict[ChainId, ChainUsage] = field(default_factory=dict)
     waits: dict[ChainId, tuple[Wait, ...]] = field(default_factory=dict)
+    heard_at: dict[ChainId, MonotonicMs] = field(default_factory=dict)
     _transitions: deque[Transition] = field(
         default_factory=lambda: deque(maxlen=TRANSITIONS_KEPT_MAX)
     )
@@ -76,7 +77,7 @@ class JobFacts:
 
     def keep(self, chains: Container[ChainId]) -> None:
         """Forget what chains said that are not in the plan any more."""
-        for told in (self.statistics, self.usage, self.waits):
+        for told in (self.statistics, self.usage, self.waits, self.heard_at):
             for gone in [chain for chain in told if chain not in chains]:
                 del told[gone]
 
@@ -84,6 +85,7 @@ class JobFacts:
         """A chain said how it is."""
         self.statistics[report.chain] = report.statistics
         self.waits[report.chain] = report.waits
+        self.heard_at[report.chain] = report.at.now_ms
         if report.usage is not None:
             self.usage[report.chain] = report.usage
 
@@ -109,6 +111,7 @@ class JobFacts:
             {chain: waits for chain, waits in self.waits.items() if waits},
             self.transitions,
             checkpoints,
+            heard_at=dict(self.heard_at),
         )
 
 

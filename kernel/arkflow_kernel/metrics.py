@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from arkflow_kernel.ids import ChainId, ChannelId, EventTimeMs, OperatorId, OutputId
+from arkflow_kernel.ids import (
+    ChainId,
+    ChannelId,
+    EventTimeMs,
+    MonotonicMs,
+    OperatorId,
+    OutputId,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +91,8 @@ class ChainStatistics:
     `held_bytes`: batches in queues, lane and outboxes, by their own sizes. `invalid_times`: rows
     without a valid event time (W5), `ahead_rows`: rows too far in the future (W4). `watermark` is
     that of the chain, in milliseconds of event time; None before the first. `idle`: see W2.
+    `held_ms`: how long rows that its source had read waited for room in the lane (K6), `blocked_ms`
+    how long rows that left the operators waited for room in an output; both in this attempt.
     """
 
     chain: ChainId
@@ -107,6 +116,28 @@ class ChainStatistics:
     channels: tuple[ChannelStatistics, ...] = ()
     operators: tuple[OperatorCounts, ...] = field(default_factory=tuple)
     rows_to: tuple[tuple[OutputId, int], ...] = ()
+    held_ms: int = 0
+    blocked_ms: int = 0
+
+
+class Stopwatch:
+    """How long something was so, as often as somebody looked."""
+
+    def __init__(self) -> None:
+        self._passed_ms = 0
+        self._since_ms: MonotonicMs | None = None
+
+    def look(self, *, so: bool, now_ms: MonotonicMs) -> None:
+        """It is so from now on, or is not."""
+        if so and self._since_ms is None:
+            self._since_ms = now_ms
+        elif not so and self._since_ms is not None:
+            self._passed_ms, self._since_ms = self.passed_ms(now_ms), None
+
+    def passed_ms(self, now_ms: MonotonicMs) -> int:
+        """Milliseconds until now."""
+        running_ms = 0 if self._since_ms is None else max(0, now_ms - self._since_ms)
+        return self._passed_ms + running_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +164,11 @@ class ChainUsage:
     busy_ms: int = 0
 
 
-__all__ = ["ChainStatistics", "ChainUsage", "ChannelStatistics", "OperatorCounts", "Wait"]
+__all__ = [
+    "ChainStatistics",
+    "ChainUsage",
+    "ChannelStatistics",
+    "OperatorCounts",
+    "Stopwatch",
+    "Wait",
+]

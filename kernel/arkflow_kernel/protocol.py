@@ -917,7 +917,8 @@ class JobStatus:
 
     `generation` is the number of the attempt, `restarts` how many were made after failures;
     `waits` holds what stalls, per chain (E5), `transitions` the last changes of state.
-    `parallelism` is that of each operator in the plan at work.
+    `parallelism` is that of each operator in the plan at work; `heard_at` when each chain's
+    counters came, by the same clock as `since`.
     """
 
     state: JobState
@@ -934,6 +935,7 @@ class JobStatus:
     checkpoints: CheckpointStatus | None = None
     rescale: RescaleStatus | None = None
     parallelism: Mapping[OperatorId, int] = field(default_factory=dict)
+    heard_at: Mapping[ChainId, MonotonicMs] = field(default_factory=dict)
 
 
 def deadline(*candidates: MonotonicMs | None) -> MonotonicMs | None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from arkflow_kernel.ids import MonotonicMs, RequestToken, Sequence, SplitId
 from arkflow_kernel.limits import READ_AHEAD_BATCHES_MAX
+from arkflow_kernel.metrics import Stopwatch
 from arkflow_kernel.ports import NothingYet, SourceBatch, SourceEnded
 from arkflow_kernel.protocol import BatchTime, SourceRead
 
@@ -37,6 +38,7 @@ class ReadLane:
         self._due_ms = 0.0
         self._stopped = False
         self._ended = nothing
+        self._held = Stopwatch()
 
     @property
     def exhausted(self) -> bool:
@@ -94,6 +96,14 @@ class ReadLane:
         split = read.batch.split
         sequence = self._sequences[split] = Sequence(self._sequences.get(split, 0) + 1)
         return read, sequence
+
+    def look(self, now_ms: MonotonicMs) -> None:
+        """The lane has taken what it had room for: what is left is held back (K6)."""
+        self._held.look(so=bool(self._ahead), now_ms=now_ms)
+
+    def held_ms(self, now_ms: MonotonicMs) -> int:
+        """How long rows that were read waited for room so far."""
+        return self._held.passed_ms(now_ms)
 
     def stop(self) -> None:
         """Read no further and forget what was read ahead: it was never in a frontier."""

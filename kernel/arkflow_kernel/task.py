@@ -74,6 +74,7 @@ class Phase(Enum):
     ENDED = "ended"
 
 
+_START = MonotonicMs(0)
 _TAKING = (Phase.RUNNING, Phase.FINISHING, Phase.STOPPING, Phase.DRAINED)
 
 
@@ -162,9 +163,9 @@ class ChainTask:
         """Per split, the position below which everything is settled (F1, F6)."""
         return self._flow.commits.frontier()
 
-    def statistics(self) -> ChainStatistics:
-        """An immutable snapshot of the counters."""
-        return self._flow.statistics()
+    def statistics(self, now_ms: MonotonicMs = _START) -> ChainStatistics:
+        """An immutable snapshot of the counters. Waits that go on count until `now_ms`."""
+        return self._flow.statistics(now_ms)
 
     def waits(self, now_ms: MonotonicMs) -> tuple[Wait, ...]:
         """What has made no progress for too long, and what it needs (E5)."""
@@ -177,7 +178,7 @@ class ChainTask:
             at,
             self._plan.chain,
             self._generation,
-            self.statistics(),
+            self.statistics(at.now_ms),
             self.frontier(),
             waits=self.waits(at.now_ms),
             answer=rounds.due_answer,

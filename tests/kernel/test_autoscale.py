@@ -226,6 +226,21 @@ def test_off_decides_nothing_and_observe_only_says_what_it_would_do() -> None:
     assert not decision.act
 
 
+def test_while_and_after_somebody_rescales_nothing_is_decided_for_a_cooldown() -> None:
+    job = _fresh_and_growing()
+    job.machine.hold(MonotonicMs(job.now_ms))
+    job.look()
+    until_ms = job.now_ms + COOLDOWN_MS
+    assert job.windows(COOLDOWN_MS // WINDOW_MS, 10_000, WINDOW_MS) is None
+    assert job.decisions == []
+    assert job.machine.status().sentence == "the next change may follow in 5 s"
+    assert _wanted(job.windows(1, 10_000, WINDOW_MS)) == 2
+    assert job.now_ms >= until_ms
+    off = Autoscaler(AutoscaleMode.OFF, COOLDOWN_MS)
+    off.hold(MonotonicMs(0))
+    assert off.status().sentence == "it is off"
+
+
 def test_a_change_that_somebody_else_made_begins_a_cooldown_and_a_restart_does_not() -> None:
     job = Job(_plan(), cooldown_ms=20 * WINDOW_MS)
     job.begin(_plan(2))
