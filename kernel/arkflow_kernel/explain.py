@@ -96,7 +96,8 @@ class ExplainedEdge:
 
     `outlet` is the edge whose channels carry the rows (E3): the edge itself, or for a side edge
     the first one of its chain. `channels` counts these; each holds at most `capacity` batches of
-    `capacity_bytes` together. Inside a chain there is none of it.
+    `capacity_bytes` together. Batches of `batch_rows` at most reach the target; small ones wait up
+    to `batch_wait_ms` for company (E9). Inside a chain there is none of it.
     """
 
     id: str
@@ -109,6 +110,8 @@ class ExplainedEdge:
     channels: int
     capacity: int | None
     capacity_bytes: int | None
+    batch_rows: int | None
+    batch_wait_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +247,8 @@ def _edges(graph: ExecutionGraph) -> list[ExplainedEdge]:
                 channels=len(own),
                 capacity=own[0].capacity if own else None,
                 capacity_bytes=own[0].capacity_bytes if own else None,
+                batch_rows=own[0].batch_rows if own else None,
+                batch_wait_ms=own[0].batch_wait_ms if own else None,
             )
         )
     return found

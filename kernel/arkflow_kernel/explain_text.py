@@ -4,7 +4,7 @@ import textwrap
 from typing import Any, Final
 
 from arkflow_kernel.explain_time import time_text, window_texts
-from arkflow_kernel.limits import MIB
+from arkflow_kernel.limits import MIB, SLICE_ROWS_MAX
 
 WIDTH: Final = 80
 _LABEL: Final = 13
@@ -127,7 +127,16 @@ def _way(edge: dict[str, Any]) -> str:
         return f"in the channels of {edge['outlet']}"
     count, each = edge["channels"], "each with" if edge["channels"] > 1 else "with"
     bound = f"at most {edge['capacity']:,} batches and {_bytes(edge['capacity_bytes'])}"
-    return f"in {count:,} channel{'' if count == 1 else 's'}, {each} {bound}"
+    return f"in {count:,} channel{'' if count == 1 else 's'}, {each} {bound}{_batching(edge)}"
+
+
+def _batching(edge: dict[str, Any]) -> str:
+    """The batches that the operator behind an edge asks for (E9); nothing where it does not."""
+    rows, wait_ms = edge["batch_rows"], edge["batch_wait_ms"]
+    waits = "" if wait_ms is None else f", filled for up to {wait_ms:,} ms"
+    if not waits and rows == SLICE_ROWS_MAX:
+        return ""
+    return f", in batches of at most {rows:,} row{'' if rows == 1 else 's'}{waits}"
 
 
 def _bytes(count: int) -> str:

@@ -7,7 +7,8 @@ head of a line, so an operator that takes side edges beside its rows is a head.
 
 from dataclasses import dataclass
 
-from arkflow_kernel.job import EdgeSpec
+from arkflow_kernel.job import EdgeSpec, OperatorSpec
+from arkflow_kernel.operator_calls import AS_THEY_COME, batching, concurrency
 from arkflow_kernel.topology import Topology
 
 
@@ -54,6 +55,7 @@ def fusable(topology: Topology, edge: EdgeSpec) -> bool:
         and len(topology.outputs[edge.from_]) == 1
         and len(topology.inputs[edge.to]) == 1
         and _alike(topology, edge.from_, edge.to)
+        and _called_alike(topology.operators[edge.from_], topology.operators[edge.to])
     )
 
 
@@ -65,6 +67,17 @@ def _alike(topology: Topology, one: str, other: str) -> bool:
         and topology.parallelism(one) == topology.parallelism(other)
         and topology.resources(one) == topology.resources(other)
     )
+
+
+def _called_alike(above: OperatorSpec, below: OperatorSpec) -> bool:
+    """No batches are made for the lower one (E9), and neither is to be called several at once.
+
+    Several calls are at once in a whole chain (T2), which is then a matter of one operator alone.
+    """
+    if batching(below) != AS_THEY_COME:
+        return False
+    ends = above.kind == "source" or below.kind == "sink"
+    return ends or (concurrency(above) is None and concurrency(below) is None)
 
 
 def _lines(topology: Topology) -> list[tuple[str, ...]]:

@@ -14,6 +14,7 @@ from arkflow_kernel.ids import EdgeId, JobId, OperatorId, OutputId, SubtaskIndex
 from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec, RestartSpec
 from arkflow_kernel.job_mode import decide_mode, keeps
 from arkflow_kernel.limits import STATE_MEMORY_BYTES
+from arkflow_kernel.operator_calls import PYTHON_TYPE, calls_at_once
 from arkflow_kernel.operator_config import STATE_OUTPUT_DEFAULT, STATE_OUTPUT_KEY
 from arkflow_kernel.placement_plan import placement_plan
 from arkflow_kernel.plan import (
@@ -192,7 +193,7 @@ class _ChainPlanner:
         config = {key: value for key, value in spec.config.items() if key not in kept_back}
         kind = spec.config.get("type", spec.kind)
         window = window_plan(self._topology, spec) if spec.kind == "window" else None
-        timeout = config.get("timeout_ms", PYTHON_TIMEOUT_MS) if kind == "python" else None
+        timeout = config.get("timeout_ms", PYTHON_TIMEOUT_MS) if kind == PYTHON_TYPE else None
         return OperatorPlan(
             operator=OperatorId(spec.id),
             kind=spec.kind,
@@ -252,9 +253,15 @@ class _ChainPlanner:
         return next((OutputId(routes[name]) for name in chain.line if name in routes), None)
 
     def _workers(self, chain: FusedChain, middle: list[OperatorSpec]) -> int:
-        """`thread_num` of the one source whose rows the chain gets; 1 where rows are kept (T2)."""
+        """`thread_num` of the one source whose rows the chain gets; 1 where rows are kept (T2).
+
+        What an operator of the chain says itself goes before.
+        """
         if not middle or any(keeps(spec) for spec in middle):
             return 1
+        asked = [number for spec in middle if (number := calls_at_once(spec)) is not None]
+        if asked:
+            return min(asked)
         sources = [name for name, reached in self._reached.items() if chain.head in reached]
         return source_workers(self._topology, sources[0]) if len(sources) == 1 else 1
 

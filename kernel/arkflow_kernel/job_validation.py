@@ -27,6 +27,7 @@ from arkflow_kernel.job import (
 )
 from arkflow_kernel.job_availability import UNAVAILABLE, Unavailable, unavailable
 from arkflow_kernel.limits import WORKERS_MAX
+from arkflow_kernel.operator_calls import call_issues
 from arkflow_kernel.operator_config import (
     STATE_OUTPUT_DEFAULT,
     STATE_OUTPUT_KEY,
@@ -55,6 +56,7 @@ def validate_job(
         *_operators(topology),
         *_unused_keys(topology),
         *_components(topology),
+        *call_issues(topology),
         *edge_issues(topology),
         *time_issues(topology),
         *autoscale_issues(topology),

@@ -2,6 +2,8 @@
 
 A part of `task.py`. Small pieces are joined while the channel is busy: a channel with nothing
 outstanding sends at once, a busy one waits for a full envelope, for its peer, or `LINGER_MS`.
+Where the operator behind the channel asks for batches (E9), an idle channel waits like a busy one,
+for as long as that operator allows.
 
     give ─▶ open envelope ─close─▶ queue ─credit─▶ Emit
 
@@ -34,7 +36,6 @@ from arkflow_kernel.limits import (
     LINGER_MS,
     OUTBOX_QUEUED_MAX,
     SLICE_BYTES_MAX,
-    SLICE_ROWS_MAX,
     STALL_TIMEOUT_MS,
     WATERMARK_INTERVAL_MS,
 )
@@ -46,26 +47,42 @@ from arkflow_kernel.protocol import CreditGranted, Emit
 class _Open:
     """The envelope that still takes pieces."""
 
-    __slots__ = ("pieces", "rows", "since_ms", "size")
+    __slots__ = ("_limits", "pieces", "rows", "since_ms", "size")
 
-    def __init__(self, since_ms: MonotonicMs) -> None:
+    def __init__(self, limits: "_Limits", since_ms: MonotonicMs) -> None:
+        self._limits = limits
         self.pieces: list[pa.RecordBatch] = []
         self.rows = 0
         self.size = 0
         self.since_ms = since_ms
 
-    def takes(self, batch: pa.RecordBatch, size_bytes: int) -> bool:
-        """Whether the batch fits in, by rows, bytes and schema."""
-        return (
-            self.rows + batch.num_rows <= SLICE_ROWS_MAX
-            and self.size + size_bytes <= SLICE_BYTES_MAX
-            and self.pieces[0].schema.equals(batch.schema, check_metadata=True)
-        )
+    def room_for(self, batch: pa.RecordBatch, size_bytes: int) -> int:
+        """How many of the batch's first rows fit in, by rows, bytes and schema.
+
+        All or none of them, unless batches are to be filled.
+        """
+        same = self.pieces[0].schema.equals(batch.schema, check_metadata=True)
+        if not same or self.size + size_bytes > SLICE_BYTES_MAX:
+            return 0
+        room = self._limits.rows - self.rows
+        return min(room, batch.num_rows) if self._limits.fills or batch.num_rows <= room else 0
 
     @property
     def full(self) -> bool:
         """Large enough to leave."""
-        return self.rows >= SLICE_ROWS_MAX or self.size >= FRAME_BYTES_TARGET
+        return self.rows >= self._limits.rows or self.size >= self._limits.size
+
+
+class _Limits:
+    """When an envelope is large enough, and how long it waits for that (E3, E9)."""
+
+    __slots__ = ("fills", "rows", "size", "wait_ms")
+
+    def __init__(self, plan: ChannelPlan) -> None:
+        self.rows = plan.batch_rows
+        self.fills = plan.batch_wait_ms is not None
+        self.wait_ms = LINGER_MS if plan.batch_wait_ms is None else plan.batch_wait_ms
+        self.size = SLICE_BYTES_MAX if self.fills else FRAME_BYTES_TARGET
 
 
 class Outbox:
@@ -73,6 +90,7 @@ class Outbox:
 
     def __init__(self, plan: ChannelPlan) -> None:
         self._plan = plan
+        self._limits = _Limits(plan)
         self._ledger = CreditLedger(plan.channel, plan.capacity, plan.capacity_bytes)
         self._open: _Open | None = None
         self._behind: Watermark | Idle | None = None
@@ -136,10 +154,32 @@ class Outbox:
         assert self.has_room
         assert batch.num_rows
         self._release()
-        if self._open is not None and (self._behind or not self._open.takes(batch, size_bytes)):
+        room = self._room_for(batch, size_bytes)
+        if 0 < room < batch.num_rows:
+            share = size_bytes * room // batch.num_rows
+            self._join(batch.slice(0, room), share, now_ms)
+            batch, size_bytes = batch.slice(room), size_bytes - share
+        elif not room:
             self.close_open()
+        self._join(batch, size_bytes, now_ms)
+
+    def _room_for(self, batch: pa.RecordBatch, size_bytes: int) -> int:
+        """How many of its rows may join the open envelope.
+
+        A watermark that waits behind that may wait for more rows, if they are to be joined: it
+        holds for them, too. After `Idle` the rows must not pass for earlier ones (W2).
+        """
         if self._open is None:
-            self._open = _Open(now_ms)
+            return batch.num_rows
+        if self._behind is not None and not (
+            self._limits.fills and isinstance(self._behind, Watermark)
+        ):
+            return 0
+        return self._open.room_for(batch, size_bytes)
+
+    def _join(self, batch: pa.RecordBatch, size_bytes: int, now_ms: MonotonicMs) -> None:
+        if self._open is None:
+            self._open = _Open(self._limits, now_ms)
         self._open.pieces.append(batch)
         self._open.rows += batch.num_rows
         self._open.size += size_bytes
@@ -236,7 +276,7 @@ class Outbox:
             return MonotonicMs(self._said_ms + WATERMARK_INTERVAL_MS)
         if self._open is None or self._queued:
             return None
-        return MonotonicMs(self._open.since_ms + LINGER_MS)
+        return MonotonicMs(self._open.since_ms + self._limits.wait_ms)
 
     def wait(self, now_ms: MonotonicMs) -> Wait | None:
         """What it has waited for, for too long (E5): credit only; to be settled may take long."""
@@ -280,7 +320,9 @@ class Outbox:
     def _due(self, opened: _Open, now_ms: MonotonicMs) -> bool:
         """Waiting control is no reason to wait: it leaves before the data that follow it."""
         idle = not self._queued and self._ledger.outstanding == 0
-        return idle or now_ms - opened.since_ms >= LINGER_MS
+        if idle and not self._limits.fills:
+            return True
+        return now_ms - opened.since_ms >= self._limits.wait_ms
 
 
 def limit_open_bytes(outboxes: list[Outbox]) -> None:

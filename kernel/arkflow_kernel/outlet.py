@@ -2,7 +2,7 @@
 
 Rows for one channel keep their order. Empty parts are dropped; they never mean anything. What
 leaves is plain (`compaction.py`), so its size is what it takes on the wire (H5), and is cut to
-the size of a slice (E3).
+the size of a slice (E3), or of the batches that the operator behind the edge asks for (E9).
 """
 
 import itertools
@@ -67,6 +67,7 @@ class OutletRouter:
         self._plan = plan
         self._operator = operator
         self._outputs = tuple(channel.output for channel in plan.channels)
+        self._rows_max = plan.channels[0].batch_rows  # all lead to one operator
         self._compactor = Compactor()
         self._kinds: dict[str, str] = {}
         self._turns = itertools.count()
@@ -101,12 +102,12 @@ class OutletRouter:
         return (Piece(outputs[0], part, size_of(part)) for part in parts)
 
     def _in_turn(self, parts: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
-        """A batch for each channel in its turn, but never more rows than a slice holds.
+        """A batch for each channel in its turn, but never more rows than a batch may have there.
 
         So one big batch is spread, and a small one is not torn into pieces that cost more to send.
         """
         for part in parts:
-            for piece in cut(self._outputs[0], part, size_of(part)):
+            for piece in cut(self._outputs[0], part, size_of(part), self._rows_max):
                 turn = next(self._turns) % len(self._outputs)
                 yield piece._replace(output=self._outputs[turn])
 
@@ -140,7 +141,7 @@ class OutletRouter:
             first += count
 
     def _cut(self, piece: Piece) -> Iterator[Piece]:
-        for each in cut(*piece):
+        for each in cut(*piece, self._rows_max):
             if each.size_bytes > _ROW_SENT_MAX and each.batch.num_rows == 1:
                 raise self._failure(
                     f"a row of {each.size_bytes} bytes is above the {_ROW_SENT_MAX} bytes that a "

@@ -10,13 +10,13 @@ from arkflow_kernel.limits import SLICE_BYTES_MAX, SLICE_ROWS_MAX
 from arkflow_kernel.protocol import Piece
 
 
-def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def pieces_of(batch: pa.RecordBatch, rows_max: int = SLICE_ROWS_MAX) -> Iterator[pa.RecordBatch]:
     """Cut a batch into pieces that fit a slice, by rows and bytes; no copy.
 
     A piece is above `SLICE_BYTES_MAX` only if it is one row, or if its bytes do not come from its
     rows (a shared dictionary) and cutting would not help.
     """
-    rows = SLICE_ROWS_MAX
+    rows = rows_max
     size = size_of(batch)
     if size > SLICE_BYTES_MAX:
         rows = max(1, min(rows, batch.num_rows * SLICE_BYTES_MAX // size))
@@ -27,16 +27,18 @@ def pieces_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _halves(batch.slice(start, rows))
 
 
-def cut(output: OutputId, batch: pa.RecordBatch, size_bytes: int) -> Iterator[Piece]:
-    """A batch of `size_bytes` in pieces that fit a slice, each with its own size.
+def cut(
+    output: OutputId, batch: pa.RecordBatch, size_bytes: int, rows_max: int = SLICE_ROWS_MAX
+) -> Iterator[Piece]:
+    """A batch of `size_bytes` in pieces of `rows_max` rows that fit a slice, each with its size.
 
     Pieces of a batch that fits a slice by its bytes are sized by their share of its rows: the sum
     is right, no piece can be too large, and a walk over its columns is saved.
     """
-    if batch.num_rows <= SLICE_ROWS_MAX and size_bytes <= SLICE_BYTES_MAX:
+    if batch.num_rows <= rows_max and size_bytes <= SLICE_BYTES_MAX:
         yield Piece(output, batch, size_bytes)
         return
-    for piece in pieces_of(batch):
+    for piece in pieces_of(batch, rows_max):
         if size_bytes <= SLICE_BYTES_MAX:
             yield Piece(output, piece, size_bytes * piece.num_rows // batch.num_rows)
         else:

@@ -25,6 +25,7 @@ from arkflow_kernel.limits import (
     CHECKPOINT_INTERVAL_EPHEMERAL_MS,
     MAX_PARALLELISM_DEFAULT,
     ROUND_TIMEOUT_MS,
+    SLICE_ROWS_MAX,
     STATE_MEMORY_BYTES,
 )
 from arkflow_kernel.placement_plan import ANYWHERE, PlacementPlan
@@ -237,7 +238,8 @@ class ChannelPlan:
     """One channel: the part of an edge between two chains (E3).
 
     `number` is the channel's number in its job, for frames. The capacities bound what the sender
-    may have outstanding.
+    may have outstanding. The operator that the edge leads to gets batches of `batch_rows` at most;
+    small ones wait up to `batch_wait_ms` for company. None: as on any channel (E3, E9).
     """
 
     channel: ChannelId
@@ -247,6 +249,8 @@ class ChannelPlan:
     target: ChainId
     capacity: int = CHANNEL_ENVELOPES_DEFAULT
     capacity_bytes: int = CHANNEL_BYTES_MAX
+    batch_rows: int = SLICE_ROWS_MAX
+    batch_wait_ms: int | None = None
 
     @property
     def output(self) -> OutputId:

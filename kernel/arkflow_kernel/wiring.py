@@ -17,6 +17,7 @@ from arkflow_kernel.limits import (
     CHANNEL_BYTES_MIN,
     CHANNEL_ENVELOPES_DEFAULT,
 )
+from arkflow_kernel.operator_calls import batching
 from arkflow_kernel.plan import ChannelPlan, EdgeKind, EdgePlan, OutletPlan
 from arkflow_kernel.topology import Topology
 
@@ -48,6 +49,7 @@ def wire(topology: Topology, chain_of: dict[str, str], edges: Iterable[EdgePlan]
     number = 0
     for edge, pairs in ends.items():
         leaving: defaultdict[ChainId, list[ChannelPlan]] = defaultdict(list)
+        asked = batching(topology.operators[edge.target])
         for start, end in pairs:
             channel = ChannelPlan(
                 channel=ChannelId(f"{edge.edge}[{start}-{end}]"),
@@ -57,6 +59,8 @@ def wire(topology: Topology, chain_of: dict[str, str], edges: Iterable[EdgePlan]
                 target=(target := chain_id(chain_of[edge.target], end)),
                 capacity=_capacity(topology.job.channel),
                 capacity_bytes=capacity_bytes(topology.job.channel, feeding[target]),
+                batch_rows=asked.rows,
+                batch_wait_ms=asked.wait_ms,
             )
             number += 1
             leaving[channel.source].append(channel)

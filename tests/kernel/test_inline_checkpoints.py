@@ -30,9 +30,14 @@ ALL = [("a", n, n + 1) for n in range(ROWS)]
 """Every row once, in order, each with the right count."""
 
 
-def _graph() -> ExecutionGraph:
-    """A source chain, then a chain that counts per split and writes exactly once."""
+def _graph(batch_wait_ms: int | None = None) -> ExecutionGraph:
+    """A source chain, then a chain that counts per split and writes exactly once.
+
+    With `batch_wait_ms`, rows wait so long on their way to fill batches of ten.
+    """
     channel, mode = channel_plan("edge", "read-0", "count-0"), Mode.CHECKPOINT
+    if batch_wait_ms is not None:
+        channel = replace(channel, batch_rows=10, batch_wait_ms=batch_wait_ms)
     read = chain_plan("read-0", sinks=(), channels=(channel,), mode=mode)
     count = chain_plan(
         *("count-0",), operators=("op",), inputs=(channel,), mode=mode, exactly_once=("sink",)
@@ -45,8 +50,8 @@ def _graph() -> ExecutionGraph:
 class World:
     """What outlives runs: the store and the target. `run` is one run of the job."""
 
-    def __init__(self, rows: int = ROWS) -> None:
-        self.store, self.target, self.graph = SimStore(), Target(), _graph()
+    def __init__(self, rows: int = ROWS, batch_wait_ms: int | None = None) -> None:
+        self.store, self.target, self.graph = SimStore(), Target(), _graph(batch_wait_ms)
         self.clock = VirtualClock()
         self.records: list[CheckpointRecord] = []
         self.rows = rows
@@ -116,12 +121,15 @@ def test_a_bounded_job_shows_every_row_once_and_the_next_run_is_already_finished
     assert world.target.rows() == ALL
 
 
+@pytest.mark.parametrize("batch_wait_ms", [None, 25, 60_000])
 @pytest.mark.parametrize("after", [1, 3, 7])
 def test_a_job_that_was_cancelled_goes_on_with_every_row_once_and_every_count_right(
-    after: int,
+    after: int, batch_wait_ms: int | None
 ) -> None:
-    """What was staged and not recorded is read, counted and staged again."""
-    world = World()
+    """What was staged and not recorded is read, counted and staged again. So are rows that waited
+    to fill a batch (E9); those before a barrier are in its cut, however long they may wait.
+    """
+    world = World(batch_wait_ms=batch_wait_ms)
 
     def cancel(job: InlineJob) -> None:
         running = job.status().state is JobState.RUNNING
