@@ -18,6 +18,7 @@ from arkflow_kernel.errors import ArkflowError, ClusterError, ComponentError
 from arkflow_kernel.ids import WallMs
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_ray.door.server import open_doors
+from arkflow_ray.observability.autoscale_story import AutoscaleStory
 from arkflow_ray.observability.display import Display
 from arkflow_ray.observability.figures import JobFigures, figures
 from arkflow_ray.observability.results import JobResult, job_result
@@ -158,7 +159,7 @@ class AttachedRun:
         self._started_s = time.monotonic()
         self._ended_s: dict[str, float] = {}
         self._running_ms: dict[str, int] = {}
-        self._stories: dict[str, tuple[JobStory, TimeStory]] = {}
+        self._stories: dict[str, tuple[JobStory, TimeStory, AutoscaleStory]] = {}
         self._stopping = False
         self._cancelling = False
 
@@ -211,11 +212,13 @@ class AttachedRun:
 
     def _tell(self, running: RunningJob, status: JobStatus, shown: JobFigures) -> None:
         """What happened to a job since we looked last: restarts, what stalls, wrong clocks."""
-        story, times = self._stories.setdefault(
-            running.job, (JobStory(running.job), TimeStory(running.job))
+        job = running.job
+        story, times, scaling = self._stories.setdefault(
+            job, (JobStory(job), TimeStory(job), AutoscaleStory(job))
         )
         wall_ms = WallMs(time.time_ns() // 1_000_000)
-        for event in (*story.news(status), *times.news(shown.times, wall_ms)):
+        decided = scaling.news(running.autoscale())
+        for event in (*decided, *story.news(status), *times.news(shown.times, wall_ms)):
             self._display.event(event)
 
     def _results(self) -> list[JobResult]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from arkflow_kernel.durations import age_text
 from arkflow_kernel.errors import ArkflowError, ClusterError, ConfigError
+from arkflow_ray.cli.autoscale_lines import autoscale_lines
 from arkflow_ray.cli.exits import ExitCode, say
 from arkflow_ray.cli.places import HERE, Where, jobs_at
 from arkflow_ray.door.messages import (
@@ -143,7 +144,8 @@ def status_text(told: dict[str, Any]) -> str:
         lines.append(f"  written   {rows:,} rows to {sink}")
     if told["restarts"]:
         lines.append(f"  restarts  {told['restarts']:,}; the figures are of the last attempt")
-    lines += [*_operator_lines(told), *_rescale_lines(told), *_time_lines(told)]
+    lines += [*_operator_lines(told), *_rescale_lines(told), *autoscale_lines(told)]
+    lines += _time_lines(told)
     if told.get("evicted_rows"):
         lines.append(f"  evicted   {told['evicted_rows']:,} rows of windows with too many keys")
     for wait in told["waits"]:

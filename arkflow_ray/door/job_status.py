@@ -7,8 +7,9 @@ from typing import Any
 
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import WallMs
-from arkflow_kernel.plan import CheckpointPlan
+from arkflow_kernel.plan import ChainPlan, CheckpointPlan
 from arkflow_kernel.protocol import CheckpointStatus, JobStatus, RescaleStatus
+from arkflow_ray.observability.autoscale_story import autoscale_values
 from arkflow_ray.observability.figures import figures
 from arkflow_ray.observability.rescale_story import rescale_text, total_ms
 from arkflow_ray.observability.subtasks import OperatorFigures, operator_figures
@@ -58,6 +59,8 @@ def status_values(running: RunningJob, started_at: str, now_ms: WallMs) -> dict[
         ],
         "operators": [_operator(each) for each in operator_figures(plan, status)],
         "rescale": None if status.rescale is None else _rescale(status.rescale, now_ms),
+        "work": [_work(each, status) for each in plan.chains if each.chain in status.usage],
+        "autoscale": autoscale_values(running.autoscale(), now_ms),
         "checkpoints": _checkpoints(plan.checkpoint, status, now_ms),
     }
 
@@ -72,6 +75,20 @@ def _operator(told: OperatorFigures) -> dict[str, Any]:
     """An operator by its subtasks. `skew`: rows of the fullest one per mean of all; 1 is even."""
     skew = None if told.skew is None else round(told.skew, 3)
     return asdict(told) | {"parallelism": told.parallelism, "skew": skew}
+
+
+def _work(plan: ChainPlan, status: JobStatus) -> dict[str, Any]:
+    """How long a chain has worked in this attempt, and how long rows waited for room: what it has
+    read, and what leaves it (R4).
+    """
+    told = status.chains[plan.chain]
+    return {
+        "chain": plan.chain,
+        "rows_in": told.rows_in,
+        "busy_ms": status.usage[plan.chain].busy_ms,
+        "held_ms": told.held_ms,
+        "backpressured_ms": told.blocked_ms,
+    }
 
 
 def _rescale(told: RescaleStatus, now_ms: WallMs) -> dict[str, Any]:

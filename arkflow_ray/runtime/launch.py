@@ -46,8 +46,8 @@ def launch(
     """Start all jobs. Blocks while Ray starts, and tells `on_phase` what it does.
 
     Raises `ClusterError` or `ResourceError` if there is no Ray to be had, `ConfigError` for a
-    secret that is not set, `StoreError` for a checkpoint root that is refused. What goes wrong
-    later is in the jobs' outcomes.
+    secret that is not set or autoscaling without Ray, `StoreError` for a checkpoint root that is
+    refused. What goes wrong later is in the jobs' outcomes.
     """
     planned = [(job.graph, job.job) for job in jobs if job.graph is not None]
     assert len(planned) == len(jobs), "only jobs without mistakes can be started"
@@ -58,11 +58,13 @@ def launch(
 
 def _inline(planned: list["Planned"], settings: RunSettings, lines: LineOutput) -> RunningJobs:
     from arkflow_kernel.inline import InlineRunner
+    from arkflow_ray.runtime.autoscaling import check_inline
     from arkflow_ray.runtime.clock import SystemClock
     from arkflow_ray.runtime.components import RegistryComponents
     from arkflow_ray.runtime.inline_caller import ThreadCaller
     from arkflow_ray.runtime.inline_stores import InlineStores
 
+    check_inline([spec for _, spec in planned if spec is not None])
     running, stores = [], InlineStores()
     try:
         for graph, spec in planned:
@@ -83,7 +85,9 @@ def _on_ray(
     lines: LineOutput,
     on_phase: Callable[[str], None],
 ) -> RunningJobs:
+    from arkflow_ray.runtime.autoscaling import autoscaling
     from arkflow_ray.runtime.channel_folder import new_channel_folder
+    from arkflow_ray.runtime.clock import SystemClock
     from arkflow_ray.runtime.job_settings import JobSettings
     from arkflow_ray.runtime.ray_job import RayRunner
     from arkflow_ray.runtime.ray_session import open_session
@@ -104,7 +108,9 @@ def _on_ray(
                 ours=session.started,
             )
             runner = RayRunner(job_settings, lines)
-            running.append(RunningJob(graph, runner.run_job(graph, settings.choice), spec))
+            handle = runner.run_job(graph, settings.choice)
+            scaling = autoscaling(spec, SystemClock().moment)
+            running.append(RunningJob(graph, handle, spec, scaling))
     except BaseException:
         for job in running:
             job.cancel()  # in a Ray that is not ours, it would go on

@@ -40,13 +40,15 @@ class Rescaling:
     """What was asked for. `changed`: subtasks before and after, by operator; empty if nothing was
     to be done. `notes`: sentences about what else changes.
 
-    `before` and `generation` are the last rescale and the attempt that there were.
+    `before` and `generation` are the last rescale and the attempt that there were. `automatic`: by
+    autoscaling, so a user's wish goes before it (K6).
     """
 
     changed: Mapping[str, tuple[int, int]]
     notes: tuple[str, ...] = ()
     before: int = 0
     generation: Generation = FIRST_GENERATION
+    automatic: bool = False
 
     def end(self, status: JobStatus, outcome: JobOutcome | None) -> RescaleEnd | None:
         """How it ended, by the job's status and its outcome; None while it is under way."""

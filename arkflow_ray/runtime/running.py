@@ -11,6 +11,7 @@ from arkflow_kernel.job_parallelism import parallelisms, with_parallelism
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
+from arkflow_ray.runtime.autoscaling import AutoscaleTold, Autoscaling
 from arkflow_ray.runtime.rescaling import Rescaling, under_way
 
 
@@ -25,11 +26,16 @@ class Session(Protocol):
 class RunningJob:
     """A job and the thread that waits for it. All methods but `run` return at once.
 
-    `spec` is what `graph` was planned from; without it the job cannot be rescaled.
+    `spec` is what `graph` was planned from; without it the job cannot be rescaled. `autoscaling`
+    has a thread of its own while the job runs.
     """
 
     def __init__(
-        self, graph: ExecutionGraph, handle: KernelHandle, spec: JobSpec | None = None
+        self,
+        graph: ExecutionGraph,
+        handle: KernelHandle,
+        spec: JobSpec | None = None,
+        autoscaling: Autoscaling | None = None,
     ) -> None:
         self.job = graph.job
         self._plans = [({} if spec is None else parallelisms(spec), graph)]
@@ -38,6 +44,7 @@ class RunningJob:
         self._asked: Rescaling | None = None
         self._handle = handle
         self._outcome: JobOutcome | None = None
+        self._autoscaling = autoscaling
 
     @property
     def outcome(self) -> JobOutcome | None:
@@ -61,6 +68,10 @@ class RunningJob:
         """State, cause and counters, as far as this side knows."""
         return self._handle.status()
 
+    def autoscale(self) -> AutoscaleTold | None:
+        """What autoscaling decides and does (K6); None if the job asks for none."""
+        return None if self._autoscaling is None else self._autoscaling.told()
+
     def stop(self, *, drain: bool = False, savepoint: str | None = None) -> None:
         """Stop in order (D5): see `KernelHandle.stop`."""
         self._handle.stop(drain=drain, savepoint=savepoint)
@@ -69,8 +80,11 @@ class RunningJob:
         """Make a savepoint (X4): see `KernelHandle.savepoint`."""
         self._handle.savepoint(name)
 
-    def rescale(self, changes: Mapping[str, int]) -> Rescaling:
+    def rescale(self, changes: Mapping[str, int], *, automatic: bool = False) -> Rescaling:
         """Go on with another number of subtasks of some operators (K2, K3); what that changes.
+
+        `automatic`: autoscaling wants it. A user's wish takes the place of such a one that is under
+        way, or follows it (K6).
 
         Raises `ConfigError` with every reason why the job cannot be so, `RescaleError` if it
         cannot be rescaled now. `Rescaling.end` tells how it ends.
@@ -79,14 +93,15 @@ class RunningJob:
 
         with self._asking:
             status = self.status()
-            self._check_rescalable(status)
+            gives_way = not automatic and self._gives_way(status)
+            self._check_rescalable(status, gives_way=gives_way)
             assert self._spec is not None, "see _check_rescalable"
             plan = replan(with_parallelism(self._spec, _by_name(status)), changes)
             asked = 0 if status.rescale is None else status.rescale.number
-            if plan.changed:
+            if plan.changed or gives_way:
                 self._plans.append((parallelisms(plan.job), plan.graph))
                 self._handle.rescale(plan.graph)
-            self._asked = Rescaling(plan.changed, plan.notes, asked, status.generation)
+            self._asked = Rescaling(plan.changed, plan.notes, asked, status.generation, automatic)
             return self._asked
 
     def cancel(self) -> None:
@@ -95,6 +110,14 @@ class RunningJob:
 
     def run(self, on_end: Callable[[], None]) -> None:
         """Wait for the job; the body of its thread. Whatever goes wrong is an outcome."""
+        over = threading.Event()
+        if self._autoscaling is not None:
+            threading.Thread(
+                target=self._autoscaling.run,
+                args=(self, over),
+                name=f"autoscale-{self.job}",
+                daemon=True,
+            ).start()
         try:
             self._outcome = self._handle.wait()
         except ArkflowError as error:
@@ -104,14 +127,24 @@ class RunningJob:
             self._outcome = JobOutcome(OutcomeKind.FAILED, ComponentError(text))
             raise
         finally:
+            over.set()
             on_end()
 
-    def _check_rescalable(self, status: JobStatus) -> None:
+    def _gives_way(self, status: JobStatus) -> bool:
+        """Whether an automatic rescale is under way, and how far is known."""
+        asked = self._asked
+        if asked is None or not asked.automatic or under_way(asked.told(status)) is None:
+            return False
+        return status.state in (JobState.RESCALING, JobState.DEPLOYING)
+
+    def _check_rescalable(self, status: JobStatus, *, gives_way: bool) -> None:
         """Raise `RescaleError` if the job cannot be rescaled now."""
         if self._spec is None:
             raise RescaleError(f"job '{self.job}' was started from a plan alone")
         if self._outcome is not None:
             raise RescaleError(f"job '{self.job}' is over")
+        if gives_way:
+            return
         busy = under_way(status.rescale)
         if busy is not None or (self._asked and self._asked.end(status, None) is None):
             phase = "" if busy is None else f" (phase `{busy.phase}`)"

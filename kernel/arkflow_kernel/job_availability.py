@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from arkflow_kernel.autoscale_rules import asks_for_autoscale
 from arkflow_kernel.errors import Issue
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.topology import Topology, is_aggregate
 
 JOINS: Final = "joins and aggregates"
 CLUSTERS: Final = "clusters"
-AUTOSCALING: Final = "autoscaling"
 
 Finder = Callable[[Topology], Iterator[str]]
 
@@ -88,14 +86,12 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
         CLUSTERS,
         _job(lambda j: j.rebalance is not None and j.rebalance.mode != "off", "rebalance"),
     ),
-    Unavailable("`autoscale`", AUTOSCALING, asks_for_autoscale),
     Unavailable("`node_ids`", CLUSTERS, _job(lambda j: j.node_ids is not None, "node_ids")),
     Unavailable("`transport: ray`", CLUSTERS, _job(lambda j: j.transport == "ray", "transport")),
 )
 """Features by what brings them."""
 
 __all__ = [
-    "AUTOSCALING",
     "CLUSTERS",
     "JOINS",
     "UNAVAILABLE",

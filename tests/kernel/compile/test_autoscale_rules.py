@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from arkflow_kernel.autoscale_rules import autoscale_bounds
+from arkflow_kernel.autoscale_rules import asks_for_autoscale, autoscale_bounds
 from arkflow_kernel.autoscale_stages import ScaleBounds
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.job_validation import unavailable, validate_job
@@ -70,11 +70,14 @@ def test_bounds_that_cannot_hold_are_refused(
     assert message in issue.message
 
 
-def test_until_it_is_there_every_mode_but_off_is_refused(job: Jobs) -> None:
+def test_every_mode_but_off_asks_for_it_and_is_there(job: Jobs) -> None:
+    def places(change: Change) -> list[str]:
+        spec = job(change)
+        assert unavailable(spec) == []
+        return list(asks_for_autoscale(Topology(spec)))
+
     for mode in ("on", "observe"):
-        [issue] = unavailable(job(_change({"mode": mode, "max": 4})))
-        assert issue.path == "autoscale"
-        assert "it comes with autoscaling" in issue.message
-    [issue] = unavailable(job(_change(None, {1: {"max": 4}})))
-    assert issue.path == "operators[1].autoscale"
-    assert unavailable(job(_change({"mode": "off"}, {1: {"max": 4}}))) == []
+        assert places(_change({"mode": mode, "max": 4})) == ["autoscale"]
+    assert places(_change(None, {1: {"max": 4}})) == ["operators[1].autoscale"]
+    assert places(_change({"mode": "off"}, {1: {"max": 4}})) == []
+    assert places(_change(None)) == []

@@ -42,7 +42,6 @@ CASES = [
         "joins and aggregates",
     ),
     (_with(rebalance={"mode": "auto"}), "rebalance", "clusters"),
-    (_with(autoscale={"max": 4}), "autoscale", "autoscaling"),
     (_with(node_ids=["a"]), "node_ids", "clusters"),
     (_with(transport="ray"), "transport", "clusters"),
 ]
