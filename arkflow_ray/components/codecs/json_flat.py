@@ -6,16 +6,20 @@ has those of the layout, with the bytes that are due around them, and there are 
 the block, only its other values are left; those must be whole JSON tokens of their type. Whatever
 is not proved is refused, and then `json_fast` reads the block. Null, missing, nested and escaped
 values are left to it.
+
+Where there is a compiled loop for it (`compiled_scan`), that looks at each byte once instead,
+proves the same, and reads integers on its way.
 """
 
 import json
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from arkflow_ray.components.codecs.compiled_scan import SCANNED, Scan
 from arkflow_ray.components.codecs.json_fast import are_exact
 from arkflow_ray.components.codecs.json_types import JsonType, Scalar, StructType
 
@@ -33,37 +37,86 @@ def read_flat(
     schema: pa.Schema,
     root: StructType,
     kept: Sequence[str] | None = None,
+    scan: Scan | None = None,
 ) -> pa.RecordBatch | None:
     """The rows of lines of UTF-8, or None where nothing is proved.
 
     `starts` and `ends` are the places of each line's `{` and behind its `}`; between lines there
     is one line break. `text` is not referred to afterwards. `kept` are the columns to make, None
-    for all of them; the others are proved all the same.
+    for all of them; the others are proved all the same. `scan` is the compiled loop, if there is
+    one.
     """
     wanted = list(root.fields) if kept is None else kept
     if not 0 < len(root.fields) <= FIELDS_MAX or not all(map(_is_flat, root.fields.values())):
-        return None
-    data = np.frombuffer(text, np.uint8)
-    if np.count_nonzero(data < _SPACE) != len(starts) - 1 or (data == _BACKSLASH).any():
         return None
     line = bytes(text[: ends[0]])
     names = _names(line)
     if names is None or sorted(names) != sorted(root.fields):
         return None
-    layout = _Layout(line, names, [root.fields[name] for name in names])
+    layout = _Layout(line, names, root)
+    block = _Block(text, np.frombuffer(text, np.uint8), starts, ends)
+    columns = (
+        _proved(layout, block, wanted) if scan is None else _scanned(layout, block, wanted, scan)
+    )
+    if columns is None:
+        return None
+    fields = [schema.field(name) for name in wanted]
+    return pa.RecordBatch.from_arrays([columns[name] for name in wanted], schema=pa.schema(fields))
+
+
+class _Block(NamedTuple):
+    """The lines: their text, the same as bytes, where each begins and ends."""
+
+    text: memoryview
+    data: _Bytes
+    starts: Places
+    ends: Places
+
+
+def _proved(layout: "_Layout", block: _Block, wanted: Sequence[str]) -> dict[str, Any] | None:
+    """The columns, if numpy finds every line to be as the layout says."""
+    text, data, starts, ends = block
+    if np.count_nonzero(data < _SPACE) != len(starts) - 1 or (data == _BACKSLASH).any():
+        return None
     values = layout.values(data, starts, ends)
     if values is None:
         return None
     columns: dict[str, Any] = {}
-    for name, kind, value in zip(names, layout.kinds, values, strict=True):
+    for name, kind, value in zip(layout.names, layout.kinds, values, strict=True):
         if kind is Scalar.STRING and name not in wanted:
             continue  # its quotes are the proof
         column = _READ[kind](text, data, *value)
         if column is None:
             return None
         columns[name] = column
-    fields = [schema.field(name) for name in wanted]
-    return pa.RecordBatch.from_arrays([columns[name] for name in wanted], schema=pa.schema(fields))
+    return columns
+
+
+def _scanned(
+    layout: "_Layout", block: _Block, wanted: Sequence[str], scan: Scan
+) -> dict[str, Any] | None:
+    """The columns, if the compiled loop finds every line to be as the layout says."""
+    text, data, starts, ends = block
+    # A float is read from its places, and that is the proof that it is exact.
+    kept = [kind is Scalar.FLOAT or name in wanted for name, kind in layout.fields()]
+    slots = np.where(kept, np.cumsum(kept) - 1, -1)
+    values = np.empty((sum(kept), len(starts)), np.int64)
+    places = np.empty((sum(kept), 2, len(starts)), np.int64)
+    if not scan(data, starts, ends, *layout.due(), slots, values, places):
+        return None
+    columns: dict[str, Any] = {}
+    for (name, kind), slot in zip(layout.fields(), slots.tolist(), strict=True):
+        if slot < 0:
+            continue
+        if kind is Scalar.INT:
+            columns[name] = pa.array(values[slot])
+        elif kind is Scalar.BOOL:
+            columns[name] = pa.array(values[slot] != 0)
+        else:
+            columns[name] = _READ[kind](text, data, *places[slot])
+        if columns[name] is None:
+            return None
+    return columns
 
 
 class _Layout:
@@ -72,13 +125,30 @@ class _Layout:
     Each line has `slots` quotes: two around each key, two around each text.
     """
 
-    def __init__(self, line: bytes, names: list[str], kinds: list[Any]) -> None:
-        self.kinds = kinds
+    def __init__(self, line: bytes, names: list[str], root: StructType) -> None:
+        self.names = names
+        self.kinds = [root.fields[name] for name in names]
         self._keys = [b'"' + name.encode() + b'":' for name in names]
-        self._slots = 2 * len(names) + 2 * kinds.count(Scalar.STRING)
+        self._slots = 2 * len(names) + 2 * self.kinds.count(Scalar.STRING)
         self._colon_gap = b" " * line[1 + len(self._keys[0]) :].startswith(b" ")
         second = line.find(self._keys[1]) if len(names) > 1 else 0
         self._comma = b", " if second > 0 and line[second - 1] == _SPACE else b","
+
+    def fields(self) -> Iterator[tuple[str, JsonType]]:
+        """Name and type of each field, in the order of the lines."""
+        return zip(self.names, self.kinds, strict=True)
+
+    def due(self) -> tuple[_Bytes, Places, Places]:
+        """What stands before each value and behind the last, joined; its edges; the kinds."""
+        pieces, before = [], b"{"
+        for key, kind in zip(self._keys, self.kinds, strict=True):
+            quote = b'"' * (kind is Scalar.STRING)
+            pieces.append(before + key + self._colon_gap + quote)
+            before = quote + self._comma
+        pieces.append(quote + b"}")
+        edges = np.cumsum([0, *map(len, pieces)])
+        kinds = np.array([SCANNED.index(kind) for kind in self.kinds], np.int64)
+        return np.frombuffer(b"".join(pieces), np.uint8), edges, kinds
 
     def values(
         self, data: _Bytes, starts: Places, ends: Places

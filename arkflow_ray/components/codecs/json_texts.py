@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from arkflow_ray.components.codecs.compiled_scan import COMPILED
 from arkflow_ray.components.codecs.json_fast import (
     BREAK,
     CLOSE,
@@ -170,7 +171,8 @@ def _read_shaped(
     if count >= FLAT_LINES_MIN and _is_worth_a_try(plan):
         flat = None
         if is_utf8(text, np.frombuffer(text, np.uint8)):
-            flat = read_flat(text, starts, ends, plan.schema, plan.root, plan.kept)
+            scan = COMPILED.of(len(text))
+            flat = read_flat(text, starts, ends, plan.schema, plan.root, plan.kept, scan)
         if flat is not None:
             plan.flat_misses = 0
             return flat

@@ -1,6 +1,7 @@
 """Flat lines: what is read without a parser is what the exact reader gives, else it is refused."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arkflow_ray.components.codecs import json_texts
+from arkflow_ray.components.codecs.compiled_scan import Scan, ScanWhenItPays
 from arkflow_ray.components.codecs.json_block import JsonDecoder
 from arkflow_ray.components.codecs.json_flat import read_flat
 from arkflow_ray.components.codecs.json_text import build_batch, parse_line
@@ -53,12 +55,36 @@ def values_of(evil_share: int) -> st.SearchStrategy[tuple[str, ...]]:
     return st.tuples(*map(one, ROOT.fields))
 
 
-def flat(lines: Sequence[bytes], root: StructType = ROOT) -> pa.RecordBatch | None:
-    """Over the lines as they are; they may hold anything but a line break."""
-    text = b"\n".join(lines)
-    sizes = np.array([len(line) for line in lines], np.int64)
-    ends = np.cumsum(sizes + 1) - 1
-    return read_flat(memoryview(text), ends - sizes, ends, arrow_schema(root), root)
+class Flat(Protocol):
+    """Reads lines as they are; they may hold anything but a line break."""
+
+    def __call__(
+        self, lines: Sequence[bytes], root: StructType = ROOT, kept: Sequence[str] | None = None
+    ) -> pa.RecordBatch | None: ...
+
+
+def flat_reader(scan: Scan | None) -> Flat:
+    def flat(
+        lines: Sequence[bytes], root: StructType = ROOT, kept: Sequence[str] | None = None
+    ) -> pa.RecordBatch | None:
+        text = b"\n".join(lines)
+        sizes = np.array([len(line) for line in lines], np.int64)
+        ends = np.cumsum(sizes + 1) - 1
+        schema = arrow_schema(root)
+        return read_flat(memoryview(text), ends - sizes, ends, schema, root, kept, scan)
+
+    return flat
+
+
+@pytest.fixture(scope="module", params=["numpy", "numba"])
+def flat(request: pytest.FixtureRequest) -> Flat:
+    """By either proof."""
+    if request.param == "numpy":
+        return flat_reader(None)
+    pytest.importorskip("numba")
+    from arkflow_ray.components.codecs.json_scan import scan
+
+    return flat_reader(scan)
 
 
 def exact(lines: Sequence[bytes]) -> pa.RecordBatch:
@@ -80,7 +106,7 @@ def shaped(lines: Sequence[bytes]) -> bool:
 @settings(max_examples=40, deadline=None)
 @given(rows=st.lists(values_of(0), min_size=1, max_size=8))
 def test_flat_lines_are_read_as_the_exact_reader_reads_them(
-    comma: str, colon: str, rows: list[tuple[str, ...]]
+    flat: Flat, comma: str, colon: str, rows: list[tuple[str, ...]]
 ) -> None:
     lines = [make_line(row, comma, colon).encode() for row in rows]
     batch = flat(lines)
@@ -105,7 +131,10 @@ def test_flat_lines_are_read_as_the_exact_reader_reads_them(
     ),
 )
 def test_whatever_is_not_flat_is_refused_and_never_read_wrong(
-    rows: list[tuple[str, ...]], style: tuple[str, str], edits: list[tuple[int, int, str, int]]
+    flat: Flat,
+    rows: list[tuple[str, ...]],
+    style: tuple[str, str],
+    edits: list[tuple[int, int, str, int]],
 ) -> None:
     edited = [bytearray(make_line(row, *style).encode()) for row in rows]
     for index, place, how, byte in edits:
@@ -132,7 +161,7 @@ def test_whatever_is_not_flat_is_refused_and_never_read_wrong(
 
 @pytest.mark.parametrize("evil", EVIL)
 @pytest.mark.parametrize("place", range(4))
-def test_each_odd_value_is_refused_or_read_exactly(evil: str, place: int) -> None:
+def test_each_odd_value_is_refused_or_read_exactly(flat: Flat, evil: str, place: int) -> None:
     row = ["1", '"x"', "true", "1.5"]
     other = make_line(row, ",", ":").encode()
     row[place] = evil
@@ -143,7 +172,9 @@ def test_each_odd_value_is_refused_or_read_exactly(evil: str, place: int) -> Non
             assert repr(batch.to_pylist()) == repr(exact(lines).to_pylist())
 
 
-def test_lines_with_their_fields_in_another_order_missing_twice_or_unknown_are_refused() -> None:
+def test_lines_with_their_fields_in_another_order_missing_twice_or_unknown_are_refused(
+    flat: Flat,
+) -> None:
     row = ("1", '"x"', "true", "1.5")
     names = list(ROOT.fields)
     line = make_line(row, ",", ":").encode()
@@ -159,6 +190,34 @@ def test_lines_with_their_fields_in_another_order_missing_twice_or_unknown_are_r
     assert both.to_pylist()[1]["id"] == 1
     same_length = StructType({"ab": Scalar.INT, "cd": Scalar.INT})
     assert flat([b'{"ab":1,"cd":2}', b'{"cd":1,"ab":2}'], same_length) is None
+
+
+@pytest.mark.parametrize("kept", [["id"], ["größe", "ok"], ["x"], ["ok", "id"]])
+def test_columns_that_nobody_wants_are_proved_and_left_out(flat: Flat, kept: list[str]) -> None:
+    lines = [make_line(("1", '"y"', "true", "1.5"), ",", ":").encode()] * 2
+    batch = flat(lines, kept=kept)
+    assert batch is not None
+    assert batch.to_pylist() == exact(lines).select(kept).to_pylist()
+    for place in range(4):
+        row = ["1", '"y"', "true", "1.5"]
+        row[place] = "nul"
+        assert flat([lines[0], make_line(row, ",", ":").encode()], kept=kept) is None
+
+
+def test_the_compiled_loop_is_loaded_once_when_it_pays() -> None:
+    asked: list[Callable[[Scan], None]] = []
+
+    def loop(*_: object) -> bool:
+        return True
+
+    scans = ScanWhenItPays(asked.append, after_bytes=100)
+    assert [scans.of(60), scans.of(40)] == [None, None]
+    assert not asked
+    assert [scans.of(1), scans.of(50)] == [None, None]
+    (loaded,) = asked
+    loaded(loop)
+    assert scans.of(1) is loop
+    assert len(asked) == 1
 
 
 def test_blocks_that_are_not_flat_are_soon_not_tried_any_more_but_for_some(
