@@ -85,7 +85,7 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
     ComponentEntry(
         _PROCESSOR,
         "python",
-        "Calls a Python function with each batch.",
+        "Calls a Python function or object with each batch.",
         f"{_BASE}.processors.python_config:PythonConfig",
         f"{_BASE}.processors.python:build",
     ),

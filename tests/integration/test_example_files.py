@@ -56,6 +56,12 @@ def test_inline_python_counts_letters(folder: pathlib.Path) -> None:
     assert [row["letters"] for row in rows] == [6, 5, 9]
 
 
+def test_the_object_of_a_class_gets_batches_of_four(folder: pathlib.Path) -> None:
+    rows = run(folder, "python_class")
+    assert rows[0] == {"word": "river", "score": 0.4, "batch": 1}
+    assert [row["batch"] for row in rows] == [1] * 4 + [2] * 4 + [3] * 2
+
+
 def test_the_error_edge_of_the_job_takes_the_bad_message(folder: pathlib.Path) -> None:
     assert [row["id"] for row in run(folder, "job_error_edge")] == [1, 3]
     (bad,) = written(folder, "out/job/rejected")

@@ -96,12 +96,44 @@ def find_function(module: ModuleType, function: str, where: str) -> UserFunction
         for name, value in vars(module).items()
         if callable(value) and not name.startswith("_") and not isinstance(value, type)
     ]
-    near = get_close_matches(function, there, n=1)
-    advice = f"did you mean '{near[0]}'? " if near else ""
-    listed = ", ".join(there[:_CANDIDATES_MAX]) or "none"
     raise ComponentError(
-        f"there is no function '{function}' in {where}; {advice}functions there: {listed}"
+        f"there is no function '{function}' in {where}; {_instead(function, there, 'functions')}"
     )
+
+
+def find_class(module: ModuleType, name: str, where: str) -> Callable[..., object]:
+    """The class of that name. ComponentError that names what is there instead.
+
+    Its objects must have a `__call__`.
+    """
+    found = getattr(module, name, None)
+    if found is None:
+        there = [
+            each
+            for each, value in vars(module).items()
+            if isinstance(value, type) and not each.startswith("_")
+        ]
+        raise ComponentError(
+            f"there is no class '{name}' in {where}; {_instead(name, there, 'classes')}"
+        )
+    if not isinstance(found, type):
+        raise ComponentError(
+            f"'{name}' in {where} is {_type_name(found)}, not a class; name a class, "
+            "or a function with `function`"
+        )
+    if not any("__call__" in vars(base) for base in found.__mro__):
+        raise ComponentError(
+            f"class '{name}' in {where} has no `__call__`; give it `def __call__(self, batch)`, "
+            "which returns what is to go on"
+        )
+    return found
+
+
+def _instead(name: str, there: list[str], kind: str) -> str:
+    """`did you mean 'x'? functions there: x, y`."""
+    near = get_close_matches(name, there, n=1)
+    advice = f"did you mean '{near[0]}'? " if near else ""
+    return f"{advice}{kind} there: {', '.join(there[:_CANDIDATES_MAX]) or 'none'}"
 
 
 def failure_text(error: BaseException, ours: str) -> str:
@@ -142,6 +174,7 @@ __all__ = [
     "compiled",
     "extend_search_path",
     "failure_text",
+    "find_class",
     "find_function",
     "module_is_found",
     "script_name",

@@ -53,7 +53,7 @@ def test_an_operator_that_asks_for_batches_begins_a_chain_and_its_channel_makes_
     ],
 )
 def test_one_of_both_keys_is_enough(
-    asked: dict[str, int], batch_rows: int, wait_ms: int | None
+    asked: dict[str, Any], batch_rows: int, wait_ms: int | None
 ) -> None:
     (channel,) = build_graph(_stream(_python(**asked))).chains[0].channels
     assert (channel.batch_rows, channel.batch_wait_ms) == (batch_rows, wait_ms)

@@ -25,8 +25,9 @@ def test_every_field_of_every_component_is_in_its_section(entry: ComponentEntry)
     assert MANUAL.count(_title(entry)) == 1
     section = MANUAL.split(_title(entry))[1].split("\n### ")[0].split("\n## ")[0]
     general = MANUAL.split("## Inputs\n")[1].split("\n### ")[0]
-    fields = registry.config_class(entry).model_fields
-    missing = [name for name in fields if not re.search(rf"`{name}(\.\w+)?`", section + general)]
+    fields = registry.config_class(entry).model_fields.items()
+    names = [field.alias or name for name, field in fields]
+    missing = [name for name in names if not re.search(rf"`{name}(\.\w+)?`", section + general)]
     assert missing == []
 
 
