@@ -10,7 +10,7 @@
 set -eu
 
 export RAY_AUTH_MODE=token
-ray get-auth-token --generate >/dev/null
+(umask 077 && ray get-auth-token --generate >/dev/null) # Ray makes it readable for everybody
 
 exec ray start --head --block --disable-usage-stats --include-dashboard=false \
   --node-ip-address "${NODE_IP:-127.0.0.1}" --port "${PORT:-6379}" "$@"
