@@ -176,6 +176,8 @@ class AttachedRun:
         """Do what signals and a closed stdout ask for, each once."""
         if self._rows.closed:
             self._cancel(CLOSED_NOTE)
+        if self._jobs.cancel_asked:
+            self._cancel(CANCELLING_NOTE)  # rows that wait for a reader would keep the jobs
         asked = self._signals.interrupts + min(self._signals.terminations, 1)
         if self._signals.interrupts and asked > 1:
             self._cancel(CANCELLING_NOTE)

@@ -16,6 +16,7 @@ from arkflow_ray.config.issues import LoadError, LocatedIssue
 from arkflow_ray.observability.results import JobResult
 
 if TYPE_CHECKING:
+    from arkflow_ray.cluster.job_handle import JobHandle
     from arkflow_ray.config.project import CheckedJob, CheckedProject
     from arkflow_ray.runtime.running import RunningJobs
 
@@ -140,6 +141,53 @@ class Pipeline:
         if signals.interrupts:
             raise KeyboardInterrupt
         return RunResult(tuple(results))
+
+    def submit(
+        self,
+        *,
+        address: str | None = None,
+        cluster: str | None = None,
+        only: str | None = None,
+        from_savepoint: str | None = None,
+        from_checkpoint: int | None = None,
+        from_scratch: bool = False,
+        accept_duplicates: bool = False,
+        allow_dropped_state: bool = False,
+    ) -> "JobHandle":
+        """Give a job to a cluster, where it runs without this program.
+
+        The cluster is named by its address, by its name in `clusters.yaml`, or by
+        ARKFLOW_RAY_ADDRESS. `only` names the job if the file has several. The other arguments are
+        those of `run`. The file is checked here and there; `${env:…}` is read here, `${secret:…}`
+        there. A Ray that this process is connected to is used.
+
+        Raises `LoadError` for mistakes in the file, `ConfigError` if no cluster or no job is named,
+        `BadRequestError` if the job is there already, `ClusterError` or `ResourceError` if there
+        is no runner to be had, and the error of a job that could not be started.
+        """
+        from arkflow_ray.cluster.job_handle import JobHandle
+        from arkflow_ray.cluster.submitting import check_for_cluster, submissions, submit_all
+        from arkflow_ray.cluster.target import the_target
+        from arkflow_ray.config.profiles import Profile
+        from arkflow_ray.restore_choice import StartOptions, check_jobs, restore_choice
+
+        start = StartOptions(
+            from_savepoint, from_checkpoint, from_scratch, accept_duplicates, allow_dropped_state
+        )
+        choice = restore_choice(start)
+        target = the_target(address, cluster)
+        profile = target.profile or Profile()
+        checked = check_for_cluster(self.path, profile, lenient=self._lenient, env=self._env)
+        if checked.project.errors:
+            raise LoadError(checked.project.errors)
+        selected = select_jobs(checked.project.jobs, None if only is None else [only])
+        if len(selected) > 1:
+            listed = ", ".join(job.id for job in selected)
+            raise ConfigError([Issue("", f"say with `only` which job to submit: {listed}")])
+        check_jobs(selected, start)
+        given = submissions(selected, checked, profile, choice)
+        submit_all(given, target, lambda _: None, lambda _: None)
+        return JobHandle(selected[0].id, target)
 
     def rescale(self, job: str, parallelism: Mapping[str, int]) -> RescaleResult:
         """Give operators of a job another number of subtasks while `run` runs in another thread.

@@ -4,11 +4,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from arkflow_kernel.errors import ArkflowError, ConfigError, Issue
+from arkflow_kernel.errors import ArkflowError
 from arkflow_ray.cli.doors import tell_error, tell_failure
 from arkflow_ray.cli.exits import ExitCode, say
 from arkflow_ray.cli.places import Where
-from arkflow_ray.cluster.target import Target, find_target
+from arkflow_ray.cluster.target import the_target
 from arkflow_ray.door.messages import BadRequestError, DoorError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def show_logs(job: str, where: Where, *, follow: bool, tail: int | None) -> int:
     try:
         from arkflow_ray.cluster.connection import Connection
 
-        with Connection(_target(where)) as jobs:
+        with Connection(the_target(where.address, where.cluster)) as jobs:
             _print_log(jobs, job, follow=follow, tail=tail)
     except ArkflowError as error:
         return tell_failure(error, as_json=False)
@@ -38,7 +38,7 @@ def forget_job(job: str, where: Where, *, as_json: bool) -> int:
     try:
         from arkflow_ray.cluster.connection import Connection
 
-        with Connection(_target(where)) as jobs:
+        with Connection(the_target(where.address, where.cluster)) as jobs:
             jobs.forget(job)
     except ArkflowError as error:
         return tell_failure(error, as_json=as_json)
@@ -50,35 +50,24 @@ def forget_job(job: str, where: Where, *, as_json: bool) -> int:
 
 
 def _print_log(jobs: "ClusterJobs", job: str, *, follow: bool, tail: int | None) -> None:
-    printed: int | None = None
+    page = jobs.logs(job, 0, tail)
+    printed = 0 if tail is None else page["first"] - 1
+    newest = page["last"]
     while True:
-        page = jobs.logs(job, printed or 0, tail if printed is None else None)
         first, lines = page["first"], page["lines"]
-        if printed is None and tail is not None:
-            printed = first - 1
-        missed = first - 1 - (printed or 0)
-        if missed > 0:
-            say(f"({missed:,} lines before are not kept any more)")
+        if first - 1 > printed:
+            say(f"({first - 1 - printed:,} lines before are not kept any more)")
         if lines:
             sys.stdout.write("\n".join(lines) + "\n")
             sys.stdout.flush()
         printed = first - 1 + len(lines)
-        if lines:
-            continue
-        if page["over"] or not follow:
+        if not follow and printed >= newest:
             return
-        time.sleep(LOOK_S)
-
-
-def _target(where: Where) -> Target:
-    target = find_target(where.address, where.cluster)
-    if target is None:
-        text = (
-            "say which cluster: --address, --cluster or ARKFLOW_RAY_ADDRESS (a local run tells "
-            "this on its own terminal)"
-        )
-        raise ConfigError([Issue("", text)])
-    return target
+        if not lines:
+            if page["over"]:
+                return
+            time.sleep(LOOK_S)
+        page = jobs.logs(job, printed)
 
 
 def _code(error: DoorError) -> ExitCode:

@@ -7,22 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from arkflow_kernel.errors import ArkflowError, ConfigError, Issue
+from arkflow_kernel.errors import ArkflowError
 from arkflow_ray.cli.doors import tell_error, tell_failure
 from arkflow_ray.cli.exits import ExitCode, say
 from arkflow_ray.cli.places import Where
 from arkflow_ray.cli.problems import has_errors, issue_lines, issues_json, summary
-from arkflow_ray.cluster.submission import SubmittersEnvironment
 from arkflow_ray.cluster.submitting import (
-    Checked,
+    check_for_cluster,
     submissions,
     submit_all,
     suspicious_variables,
 )
-from arkflow_ray.cluster.target import Target, find_target
+from arkflow_ray.cluster.target import Target, the_target
 from arkflow_ray.config.issues import LoadError, LocatedIssue
 from arkflow_ray.config.profiles import Profile
-from arkflow_ray.config.project import check_file
 from arkflow_ray.door.messages import DoorError, NotReachableError
 from arkflow_ray.pipeline import select_jobs
 from arkflow_ray.restore_choice import StartOptions, check_jobs, flag, restore_choice
@@ -48,7 +46,7 @@ def submit(options: SubmitOptions) -> int:
     gc.enable()
     started: list[Mapping[str, Any]] = []
     try:
-        target = _target(options.where)
+        target = the_target(options.where.address, options.where.cluster)
         code = _submit(options, target, started)
     except LoadError as error:
         code = _tell_mistakes(options, error.located)
@@ -65,10 +63,9 @@ def submit(options: SubmitOptions) -> int:
 
 def _submit(options: SubmitOptions, target: Target, started: list[Mapping[str, Any]]) -> ExitCode:
     choice = restore_choice(options.start, flag)
-    environment = SubmittersEnvironment()
     profile = target.profile or Profile()
-    text = _text(options.path)
-    project = check_file(options.path, lenient=options.lenient, env=environment)
+    checked = check_for_cluster(options.path, profile, lenient=options.lenient)
+    project = checked.project
     if has_errors(project.issues):
         return _tell_mistakes(options, project.issues)
     jobs = select_jobs(project.jobs, options.only)
@@ -77,7 +74,6 @@ def _submit(options: SubmitOptions, target: Target, started: list[Mapping[str, A
         for line in issue_lines(project.issues):
             say(line)
     _warn(project, profile)
-    checked = Checked(options.path, text, environment, options.lenient)
     given = submissions(jobs, checked, profile, choice)
     progress = (lambda _: None) if options.as_json else say
     submit_all(given, target, progress, started.append)
@@ -89,28 +85,12 @@ def _submit(options: SubmitOptions, target: Target, started: list[Mapping[str, A
     return ExitCode.DONE
 
 
-def _text(path: Path) -> str:
-    """The file's text; what is wrong with it is the check's to say, and it says it better."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except (OSError, ValueError):
-        return ""
-
-
 def _warn(project: "CheckedProject", profile: Profile) -> None:
     for name in suspicious_variables(profile, list(project.reading.secrets)):
         say(
             f"warning: the profile's `runtime_env` holds {name}, which the file uses as a secret: "
             "everyone in the cluster can read it there; set it on the nodes instead"
         )
-
-
-def _target(where: Where) -> Target:
-    target = find_target(where.address, where.cluster)
-    if target is None:
-        text = "say where to: --address, --cluster or ARKFLOW_RAY_ADDRESS; `run` runs it here"
-        raise ConfigError([Issue("", text)])
-    return target
 
 
 def _tell_mistakes(options: SubmitOptions, issues: Sequence[LocatedIssue]) -> ExitCode:

@@ -78,7 +78,7 @@ class ClusterJobs:
                 text = f"the runner of job '{submission.job}' died while it started"
                 raise ActorLostError(f"{text}: {silent.reason}") from silent
         if told["phase"] == OVER and told["end"]["result"] is None:
-            actor.kill()
+            self.forget(submission.job)
             raise _not_started(told["end"])
         return told
 
@@ -124,14 +124,13 @@ class ClusterJobs:
             time.sleep(LOOK_S)
 
     def logs(self, job: str, after: int = 0, tail: int | None = None) -> dict[str, Any]:
-        """A page of the job's log: `first` (a number), `lines`, `over`."""
+        """A page of its log: `lines`, the number of the `first`, and that of the `last` there is."""
         page: dict[str, Any] = self._call(job, None, lambda _: None, "logs", after, tail)
         return page
 
     def forget(self, job: str) -> None:
         """End the runner of a job that is over. Raises `BadRequestError` if it is not."""
-        told = self.about(job)
-        if told["phase"] != OVER:
+        if not self._call(job, None, lambda _: None, "release"):
             raise BadRequestError(f"job '{job}' is not over; `stop` or `cancel` it first")
         self._end(job)
 
@@ -142,7 +141,7 @@ class ClusterJobs:
         told = self.about(job)
         if told["phase"] != OVER:
             raise self._taken(job, f"runs since {told['started_at']}")
-        self._end(job)
+        self.forget(job)
 
     def _end(self, job: str) -> None:
         actor = find_actor(job, self._namespace)

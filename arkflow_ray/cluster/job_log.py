@@ -59,6 +59,11 @@ class JobLog:
                 page.append(line)
             return first, page
 
+    @property
+    def last(self) -> int:
+        """The number of the newest line; 0 if there is none."""
+        return self._last
+
     def tail(self, lines: int) -> int:
         """The number behind which the last `lines` lines begin."""
         with self._lock:

@@ -11,7 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -31,9 +31,9 @@ from arkflow_ray.config.project import CheckedJob, check_file
 from arkflow_ray.door.desk import Answer, Desk, Errand
 from arkflow_ray.door.messages import BadRequestError, Request, parse_request
 from arkflow_ray.observability.display import LogDisplay
-from arkflow_ray.observability.logs import start_logging
+from arkflow_ray.observability.logs import LOGGER_NAME, level_number, start_logging
 from arkflow_ray.observability.results import results_text
-from arkflow_ray.runtime.detached_actors import recall, remember, this_place
+from arkflow_ray.runtime.detached_actors import forget, recall, remember, this_place
 from arkflow_ray.runtime.launch import RunSettings, launch
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
@@ -45,6 +45,17 @@ ERRANDS_MAX: Final = 256
 """So many requests are kept for callers that come back to them; the oldest ones go first."""
 
 _log = logging.getLogger("arkflow_ray.runner")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSubmission:
+    """A job as the machine sees it that runs it, the environment it was checked with, and the level
+    of its log.
+    """
+
+    job: CheckedJob
+    environment: Mapping[str, str] = field(repr=False)
+    level: str
 
 
 class JobRunner:
@@ -106,8 +117,15 @@ class JobRunner:
         """A page of lines behind number `after`, or the last `tail` ones."""
         if tail is not None:
             after = self._log.tail(tail)
+        over, last = self._phase == OVER, self._log.last  # before the lines, which are final then
         first, lines = self._log.after(after)
-        return {"first": first, "lines": lines, "over": self._phase == OVER}
+        return {"first": first, "lines": lines, "last": last, "over": over}
+
+    def release(self) -> bool:
+        """Let what is remembered of the job go, if it is over; whether it is."""
+        if self._phase == OVER:
+            forget(self._given["token"])
+        return self._phase == OVER
 
     # --- its life, in a thread -----------------------------------------------------------------
 
@@ -135,17 +153,17 @@ class JobRunner:
             del logged  # its handler stays: what still comes belongs into the log
 
     def _run(self, submission: Submission, past: Mapping[str, Any]) -> dict[str, Any]:
-        job, environment = checked_job(submission)
+        checked = checked_job(submission)
+        job = checked.job
+        logging.getLogger(LOGGER_NAME).setLevel(level_number(checked.level))
         if past:
             _log.warning("the runner was lost, and is here again")
             _check_continues(job)
             if past.get("wish") == "cancel":
-                return {"outcome": OutcomeKind.CANCELLED.value, "error": None, "result": None}
-            job_choice = NEWEST
-        else:
-            job_choice = submission.choice
+                return {"outcome": OutcomeKind.CANCELLED.value, "error": None, "result": {}}
+        choice = NEWEST if past else submission.choice
         rows, display = LoggedRows(self._log), LogDisplay()
-        settings = RunSettings(environment=environment, choice=job_choice)
+        settings = RunSettings(environment=checked.environment, choice=choice)
         jobs = launch([job], settings, rows, display.phase)
         try:
             (self._running,) = jobs.jobs.values()
@@ -193,8 +211,8 @@ class JobRunner:
         return stand.result if isinstance(stand, Answer) else None
 
 
-def checked_job(submission: Submission) -> tuple[CheckedJob, Mapping[str, str]]:
-    """The job as this machine sees it, and the environment it was checked with.
+def checked_job(submission: Submission) -> CheckedSubmission:
+    """The job as this machine sees it.
 
     Works in the submission's folder from here on. Raises `LoadError` with places in the file as
     it was submitted.
@@ -206,14 +224,21 @@ def checked_job(submission: Submission) -> tuple[CheckedJob, Mapping[str, str]]:
         path = Path(folder) / Path(submission.file).name
         path.write_text(submission.text, encoding="utf-8")
         try:
-            project = check_file(path, lenient=submission.lenient, env=environment)
+            project = check_file(
+                path,
+                lenient=submission.lenient,
+                env=environment,
+                defaults=submission.defaults,
+            )
         except LoadError as error:
             raise LoadError(_renamed(error.located, submission.file)) from None
     if project.errors:
         raise LoadError(_renamed(project.errors, submission.file))
+    logging_section = None if project.reading.top is None else project.reading.top.logging
+    level = "info" if logging_section is None else logging_section.level
     for job in project.jobs:
         if job.id == submission.job:
-            return job, environment
+            return CheckedSubmission(job, environment, level)
     raise ConfigError([Issue("", f"no job has the id '{submission.job}'")])
 
 
@@ -268,4 +293,4 @@ def _error(kind: str, message: str) -> dict[str, Any]:
     return {"error": {"type": kind, "message": message}}
 
 
-__all__ = ["OVER", "RUNNING", "STARTING", "JobRunner", "checked_job"]
+__all__ = ["OVER", "RUNNING", "STARTING", "CheckedSubmission", "JobRunner", "checked_job"]

@@ -4,16 +4,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 from arkflow_ray.cluster.connection import Connection
 from arkflow_ray.cluster.submission import Submission, SubmittersEnvironment
 from arkflow_ray.cluster.target import Target
 from arkflow_ray.config.profiles import Profile
-
-if TYPE_CHECKING:
-    from arkflow_ray.config.project import CheckedJob
+from arkflow_ray.config.project import CheckedJob, CheckedProject, check_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +21,26 @@ class Checked:
     path: Path
     text: str
     environment: SubmittersEnvironment = field(repr=False)
+    project: CheckedProject = field(repr=False)
     lenient: bool = False
 
 
+def check_for_cluster(
+    path: Path, profile: Profile, *, lenient: bool = False, env: Mapping[str, str] | None = None
+) -> Checked:
+    """Check a file as far as this machine can: secrets need not be set here.
+
+    Mistakes are in `project`. Raises `LoadError` for a file that cannot be read or parsed at all.
+    """
+    environment = SubmittersEnvironment(env)
+    defaults = profile.defaults()
+    project = check_file(path, lenient=lenient, env=environment, defaults=defaults)
+    text = path.read_bytes().decode("utf-8-sig")
+    return Checked(path, text, environment, project, lenient)
+
+
 def submissions(
-    jobs: "Sequence[CheckedJob]",
+    jobs: Sequence[CheckedJob],
     checked: Checked,
     profile: Profile,
     choice: RestoreChoice = NEWEST,
@@ -70,4 +83,4 @@ def suspicious_variables(profile: Profile, secrets: Sequence[str]) -> list[str]:
     return sorted(set(variables) & set(secrets)) if isinstance(variables, dict) else []
 
 
-__all__ = ["Checked", "submissions", "submit_all", "suspicious_variables"]
+__all__ = ["Checked", "check_for_cluster", "submissions", "submit_all", "suspicious_variables"]

@@ -41,4 +41,15 @@ def find_target(
     return Target(named) if named else None
 
 
-__all__ = ["ADDRESS_VARIABLE", "Target", "find_target"]
+def the_target(
+    address: str | None, cluster: str | None, environment: Mapping[str, str] = os.environ
+) -> Target:
+    """The cluster that is named. Raises as `find_target`, and `ConfigError` if none is."""
+    target = find_target(address, cluster, environment)
+    if target is None:
+        text = f"say which cluster: its address, its name in clusters.yaml, or {ADDRESS_VARIABLE}"
+        raise ConfigError([Issue("", text)])
+    return target
+
+
+__all__ = ["ADDRESS_VARIABLE", "Target", "find_target", "the_target"]

@@ -5,6 +5,7 @@ for `validate`, which adds what it finds in the components. Loading builds nothi
 the environment and to files are resolved here, those to secrets only checked (M8).
 """
 
+import copy
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ from arkflow_ray.config.repair import Parsed, parse_entry, remove_key
 from arkflow_ray.config.secrets import Secret, resolve_secrets, secret_environment
 from arkflow_ray.config.sites import component_sites
 from arkflow_ray.config.tree import Node, locate, plain, read_tree
+
+Defaults = Mapping[str, Mapping[str, Any]]
+"""Keys and values by `streams` and `jobs`."""
 
 
 @dataclass(slots=True)
@@ -127,10 +131,15 @@ def load(
 
 
 def read(
-    path: str | Path, *, lenient: bool = False, env: Mapping[str, str] | None = None
+    path: str | Path,
+    *,
+    lenient: bool = False,
+    env: Mapping[str, str] | None = None,
+    defaults: Defaults | None = None,
 ) -> Reading:
     """Like `load`, but mistakes are in `issues` of the result.
 
+    `defaults` has what entries get that do not say it themselves, by `streams` and `jobs`.
     Raises `LoadError` only for a file that cannot be read or parsed at all.
     """
     file = Path(path)
@@ -141,6 +150,7 @@ def read(
     environment = os.environ if env is None else env
     resolution = resolve_references(root, environment)
     data = plain(resolution.root)
+    _add_defaults(data, defaults or {})
     make_absolute(data)
     reading = Reading(file, lenient, data, resolution.root, resolution=resolution)
     reading.issues += duplicates
@@ -154,6 +164,16 @@ def read(
         steps = parse_path(issue.path)
         reading.add(steps, issue.message, warning=issue.warning, foreign=steps)
     return reading
+
+
+def _add_defaults(data: dict[str, Any], defaults: Defaults) -> None:
+    """Add the keys that entries lack, in place."""
+    for key, values in defaults.items():
+        entries = data.get(key)
+        for entry in entries if isinstance(entries, list) else ():
+            if isinstance(entry, dict):
+                for name, value in values.items():
+                    entry.setdefault(name, copy.deepcopy(value))
 
 
 def _parse(reading: Reading) -> None:
@@ -214,4 +234,4 @@ def _unknown_keys(kind: ComponentKind, name: str, config: dict[str, Any]) -> lis
     return []
 
 
-__all__ = ["LoadedConfig", "Reading", "load", "read"]
+__all__ = ["Defaults", "LoadedConfig", "Reading", "load", "read"]

@@ -31,7 +31,7 @@ from arkflow_ray.components.config_path import ConfigPath, parse_path, render_pa
 from arkflow_ray.config.availability import availability_issues
 from arkflow_ray.config.checkpoint_roots import root_issues
 from arkflow_ray.config.issues import LocatedIssue, sort_issues
-from arkflow_ray.config.loader import LoadedConfig, Reading, read
+from arkflow_ray.config.loader import Defaults, LoadedConfig, Reading, read
 from arkflow_ray.config.repair import Parsed
 from arkflow_ray.config.sites import Site, component_sites
 from arkflow_ray.config.time_columns import time_column_issues
@@ -85,13 +85,17 @@ class CheckedProject:
 
 
 def check_file(
-    path: str | Path, *, lenient: bool = False, env: Mapping[str, str] | None = None
+    path: str | Path,
+    *,
+    lenient: bool = False,
+    env: Mapping[str, str] | None = None,
+    defaults: Defaults | None = None,
 ) -> CheckedProject:
-    """Load and check a file. Mistakes are in the result.
+    """Load and check a file. Mistakes are in the result. `defaults`: see `read`.
 
     Raises `LoadError` only for a file that cannot be read or parsed at all.
     """
-    return _check(read(path, lenient=lenient, env=env))
+    return _check(read(path, lenient=lenient, env=env, defaults=defaults))
 
 
 def check(loaded: LoadedConfig) -> CheckedProject:

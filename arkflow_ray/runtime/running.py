@@ -44,6 +44,7 @@ class RunningJob:
         self._asked: Rescaling | None = None
         self._handle = handle
         self._outcome: JobOutcome | None = None
+        self.cancel_asked = False
         self._autoscaling = autoscaling
 
     @property
@@ -106,6 +107,7 @@ class RunningJob:
 
     def cancel(self) -> None:
         """End now (D5)."""
+        self.cancel_asked = True
         self._handle.cancel()
 
     def run(self, on_end: Callable[[], None]) -> None:
@@ -180,6 +182,12 @@ class RunningJobs:
         """End all now."""
         for job in self.jobs.values():
             job.cancel()
+
+    @property
+    def cancel_asked(self) -> bool:
+        """Whether all that run shall end now."""
+        running = [job for job in self.jobs.values() if job.outcome is None]
+        return bool(running) and all(job.cancel_asked for job in running)
 
     def wait(self, timeout_s: float) -> bool:
         """True when all are over; False after the time-out. Signals are handled in between."""
