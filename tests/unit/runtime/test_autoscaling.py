@@ -18,9 +18,11 @@ from arkflow_kernel.metrics import ChainStatistics, ChainUsage
 from arkflow_kernel.plan import ExecutionGraph
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, RescalePhases, RescaleStatus
-from arkflow_ray.runtime.autoscaling import autoscaling, check_inline
+from arkflow_ray.config.project import CheckedJob
+from arkflow_ray.runtime.autoscaling import autoscaling
+from arkflow_ray.runtime.launch import RunSettings, launch
 from arkflow_ray.runtime.rescaling import ENDED
-from arkflow_ray.runtime.running import RunningJob
+from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 COOLDOWN_MS = 60_000
 FAR_AHEAD_MS = 5_000_000
@@ -60,6 +62,13 @@ def spec(**changes: Any) -> JobSpec:
         "sinks": [{"operator_id": "printed", "output_type": "stdout"}],
     }
     return JobSpec.model_validate(entry | changes)
+
+
+class MemoryLines:
+    """A stdout that nobody reads."""
+
+    def put(self, lines: bytes) -> None:
+        raise AssertionError(lines)
 
 
 class Handle(KernelHandle):
@@ -330,10 +339,15 @@ def _no_clock() -> Moment:
 
 
 def test_inline_it_is_refused_with_what_to_do() -> None:
+    def started(**changes: Any) -> RunningJobs:
+        job = spec(**changes)
+        checked = CheckedJob(job.id, "job", "jobs[0]", job, build_graph(job))
+        return launch([checked], RunSettings(inline=True), MemoryLines(), lambda _: None)
+
     for mode in ("on", "observe"):
         with pytest.raises(ConfigError, match="Run it on Ray, or set `autoscale: "):
-            check_inline([spec(autoscale={"mode": mode})])
-    check_inline([spec(autoscale=None), spec(autoscale={"mode": "off"})])
+            started(autoscale={"mode": mode})
+    started(autoscale={"mode": "off"}).close()
 
 
 def test_a_fault_of_its_own_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
