@@ -13,7 +13,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from arkflow_kernel.autoscale import AutoscaleMode, Autoscaler, AutoscaleStatus, ScaleDecision
+from arkflow_kernel.autoscale import (
+    RETRY_COOLDOWNS,
+    AutoscaleMode,
+    Autoscaler,
+    AutoscaleStatus,
+    ScaleDecision,
+)
 from arkflow_kernel.autoscale_load import SubtaskCounters
 from arkflow_kernel.autoscale_rules import asks_for_autoscale, autoscale_bounds
 from arkflow_kernel.autoscale_stages import ScalingPlan, StageGroup, scaling_plan
@@ -25,7 +31,7 @@ from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.ports import Moment
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, RescaleStatus
 from arkflow_kernel.topology import Topology
-from arkflow_ray.runtime.rescaling import Rescaling, under_way
+from arkflow_ray.runtime.rescaling import ENDED, Rescaling, under_way
 
 LOOK_S: Final = 1.0
 """Between two looks: chains report as often."""
@@ -100,6 +106,7 @@ class Autoscaling:
         self._ahead_ms = 0
         self._rescale: tuple[int, str] | None = None
         self._hold = False
+        self._failures = 0
         self._asked: Rescaling | None = None
         self._told = AutoscaleTold(self._machine.status())
 
@@ -130,7 +137,8 @@ class Autoscaling:
             self._begin(graph, status)
         if self._hold:
             self._hold = False
-            self._machine.hold(self._now_ms)
+            doubled = 2 ** max(0, self._failures - 1)
+            self._machine.hold(self._now_ms, min(doubled, RETRY_COOLDOWNS))
         decision = self._machine.observe(self._counters(graph, status), self._now_ms)
         self._told = replace(self._told, machine=self._machine.status())
         if decision is not None:
@@ -167,10 +175,16 @@ class Autoscaling:
         return found
 
     def _follow(self, status: JobStatus, outcome: JobOutcome | None) -> None:
-        """Whatever happens of a rescale, whoever wants it, begins a cooldown; see its own end."""
+        """Whatever happens of a rescale, whoever wants it, begins a cooldown; see its own end.
+
+        With each that fails, one after the other, it is twice as long: a plan that cannot work is
+        tried ever more seldom.
+        """
         rescale = _stage(status.rescale)
         if rescale != self._rescale:
             self._rescale, self._hold = rescale, True
+            if rescale is not None and rescale[1] in ENDED:
+                self._failures = 0 if rescale[1] == DONE else self._failures + 1
         asked, last = self._asked, self._told.last
         end = None if asked is None else asked.end(status, outcome)
         if end is not None and last is not None:
@@ -193,6 +207,8 @@ class Autoscaling:
                 self._asked = job.rescale(changes, automatic=True)
             except (ConfigError, RescaleError) as error:
                 decided = replace(decided, outcome=FAILED, error=error.message)
+                self._hold = True
+                self._failures += 1
         self._told = replace(self._told, last=decided)
 
 

@@ -114,7 +114,9 @@ class RayJob(KernelHandle):
     def rescale(self, graph: ExecutionGraph) -> None:
         """See `KernelHandle.rescale`."""
         with self._lock:
-            self._plans.append((parallelism_of(graph), graph))
+            wanted = parallelism_of(graph)
+            others = [(known, plan) for known, plan in self._plans if known != wanted]
+            self._plans = [*others, (wanted, graph)]
             self._coordinator.actor.rescale.remote(graph)
 
     def cancel(self) -> None:

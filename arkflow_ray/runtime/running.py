@@ -100,7 +100,7 @@ class RunningJob:
             plan = replan(with_parallelism(self._spec, _by_name(status)), changes)
             asked = 0 if status.rescale is None else status.rescale.number
             if plan.changed or gives_way:
-                self._plans.append((parallelisms(plan.job), plan.graph))
+                self._note((parallelisms(plan.job), plan.graph))
                 self._handle.rescale(plan.graph)
             self._asked = Rescaling(plan.changed, plan.notes, asked, status.generation, automatic)
             return self._asked
@@ -131,6 +131,11 @@ class RunningJob:
         finally:
             over.set()
             on_end()
+
+    def _note(self, plan: tuple[dict[str, int], ExecutionGraph]) -> None:
+        """It may be at work from now on. One of each parallelism is kept, however many follow."""
+        if plan[0] not in [known for known, _ in self._plans]:
+            self._plans.append(plan)
 
     def _gives_way(self, status: JobStatus) -> bool:
         """Whether an automatic rescale is under way, and how far is known."""

@@ -173,10 +173,12 @@ class Autoscaler:
         }
         self._forget("an attempt has begun")
 
-    def hold(self, now_ms: MonotonicMs) -> None:
-        """Somebody rescales the job, or a rescale has ended, well or not: a cooldown begins."""
+    def hold(self, now_ms: MonotonicMs, cooldowns: int = 1) -> None:
+        """Somebody rescales the job, or a rescale has ended, well or not: nothing is decided for
+        so many cooldowns.
+        """
         if not self._off:
-            self._wait(now_ms)
+            self._wait(now_ms, cooldowns)
 
     def observe(self, counters: Counters, now_ms: MonotonicMs) -> ScaleDecision | None:
         """Counters of all subtasks; a decision, if the window that they end gives reason for one.
@@ -278,8 +280,8 @@ class Autoscaler:
         known = [load for load in found if load is not None]
         return known if len(known) == len(found) else None
 
-    def _wait(self, now_ms: MonotonicMs) -> None:
-        self._quiet_until_ms = MonotonicMs(now_ms + self._cooldown_ms)
+    def _wait(self, now_ms: MonotonicMs, cooldowns: int = 1) -> None:
+        self._quiet_until_ms = MonotonicMs(now_ms + cooldowns * self._cooldown_ms)
 
     # --- whether it helped ---------------------------------------------------------------------
 

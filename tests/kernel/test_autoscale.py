@@ -236,6 +236,10 @@ def test_while_and_after_somebody_rescales_nothing_is_decided_for_a_cooldown() -
     assert job.machine.status().sentence == "the next change may follow in 5 s"
     assert _wanted(job.windows(1, 10_000, WINDOW_MS)) == 2
     assert job.now_ms >= until_ms
+    job = _fresh_and_growing()
+    job.machine.hold(MonotonicMs(job.now_ms), cooldowns=3)
+    assert job.windows(3 * COOLDOWN_MS // WINDOW_MS, 10_000, WINDOW_MS) is None
+    assert _wanted(job.windows(1, 10_000, WINDOW_MS)) == 2
     off = Autoscaler(AutoscaleMode.OFF, COOLDOWN_MS)
     off.hold(MonotonicMs(0))
     assert off.status().sentence == "it is off"

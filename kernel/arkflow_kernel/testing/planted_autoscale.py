@@ -62,8 +62,8 @@ class _RowsAreSpreadEvenly(LoadModel):
 class ForgetsToWait(Autoscaler):
     """The next decision follows as soon as it likes."""
 
-    def _wait(self, now_ms: MonotonicMs) -> None:
-        del now_ms
+    def _wait(self, now_ms: MonotonicMs, cooldowns: int = 1) -> None:
+        del now_ms, cooldowns
 
 
 class NoGap(Autoscaler):

@@ -235,6 +235,11 @@ def test_a_rescale_that_fails_is_not_wanted_again_before_a_cooldown_after_its_en
     busy.passes(0.95, 2)
     assert busy.handle.asked == [2, 2]
     assert busy.last == (2, "under way")
+    busy.rescales("failed", number=2, error="no room")
+    busy.passes(0.95, 2 * COOLDOWN_WINDOWS - 1)
+    assert busy.handle.asked == [2, 2], "the second time, the wait is twice as long"
+    busy.passes(0.95, 2)
+    assert busy.handle.asked == [2, 2, 2]
 
 
 def test_a_rescale_by_a_user_begins_a_cooldown_also_if_it_fails() -> None:
