@@ -124,7 +124,7 @@ class ClusterJobs:
             time.sleep(LOOK_S)
 
     def logs(self, job: str, after: int = 0, tail: int | None = None) -> dict[str, Any]:
-        """A page of its log: `lines`, the number of the `first`, and that of the `last` there is."""
+        """A page of its log: `lines`, the number of the `first`, and of the `last` there is."""
         page: dict[str, Any] = self._call(job, None, lambda _: None, "logs", after, tail)
         return page
 

@@ -32,6 +32,7 @@ class Jobs:
     """No jobs; over when it was told to stop `stops` times or to cancel."""
 
     jobs: dict[str, Any]
+    cancel_asked = False
 
     def __init__(self, *signals_in_wait: signal.Signals, in_close: int = 0) -> None:
         self.jobs = {}
@@ -101,6 +102,14 @@ def test_the_first_signal_stops_and_a_second_ctrl_c_cancels(
     jobs = Jobs(*signals)
     attach(jobs)
     assert jobs.calls == calls
+
+
+def test_a_cancel_that_another_process_has_asked_for_frees_what_waits_for_a_reader() -> None:
+    jobs, rows = Jobs(), StdoutRows()
+    jobs.cancel_asked = True
+    run_attached(lambda: cast("RunningJobs", jobs), StopSignals(), LogDisplay(), rows)
+    assert rows.given_up
+    assert jobs.calls == ["cancel", "close"]
 
 
 def test_the_third_ctrl_c_closes_nothing() -> None:
