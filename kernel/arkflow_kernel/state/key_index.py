@@ -94,7 +94,7 @@ class KeyColumn:
         checked = same & (part.tags == KeyTag.BYTES)
         if checked.all():
             return np.asarray(pc.equal(taken(self._bytes(), slots), part.data), dtype=np.bool_)
-        places = np.flatnonzero(checked)
+        places = checked.nonzero()[0]
         mine, theirs = taken(self._bytes(), slots[places]), taken(part.data, places)
         same[places] = np.asarray(pc.equal(mine, theirs), dtype=np.bool_)
         return same
@@ -124,7 +124,7 @@ class KeyIndex:
     def find(self, keys: KeyRows) -> Slots:
         """The slot of each distinct key, -1 where there is none."""
         slots = self._candidates(keys.hashes)
-        rows = np.flatnonzero(slots >= 0)
+        rows = (slots >= 0).nonzero()[0]
         same = self._equal(slots[rows], keys, rows)
         if not same.all():
             for row in rows[~same].tolist():
@@ -140,7 +140,7 @@ class KeyIndex:
         places = self._places(hashes)
         entries = self._table[places]
         slots, on = _matched(entries, marks)
-        rows = np.flatnonzero(on)
+        rows = on.nonzero()[0]
         places, marks = places[rows], marks[rows]
         step = 0
         while len(rows):

@@ -55,7 +55,7 @@ class KeyNumbers:
 
     def _numbered(self, keys: KeyRows) -> Slots:
         numbers = self._index.find(keys)
-        missing = np.flatnonzero(numbers < 0)
+        missing = (numbers < 0).nonzero()[0]
         if len(missing):
             numbers[missing] = self._index.insert(keys, missing)
         return numbers[keys.codes]

@@ -121,7 +121,7 @@ def turned_away(
     gone = either(late, untimed)
     if gone is None:
         return None
-    rows = rows_at(batch, np.flatnonzero(gone))
+    rows = rows_at(batch, gone.nonzero()[0])
     for name, mask in ((LATE_EVENT_ROUTE, late), (INVALID_TIME_ROUTE, untimed)):
         if mask is not None:
             marks = as_array(np.ones(rows.num_rows, np.bool_), mask=~mask[gone])

@@ -58,9 +58,9 @@ def sessions(keys: Numbers, first: Numbers, last: Numbers, gap_ms: int) -> Sessi
     reached = _reached(sorted_last, same_key)[:-1]
     begins = np.ones(len(order), np.bool_)
     begins[1:] = ~same_key | _apart(reached, sorted_first[1:], gap_ms)
-    starts = np.flatnonzero(begins)
+    starts = begins.nonzero()[0]
     session_of = np.empty(len(order), np.int64)
-    session_of[order] = np.cumsum(begins) - 1
+    session_of[order] = begins.cumsum() - 1
     return Sessions(
         sorted_keys[starts],
         sorted_first[starts],
@@ -71,13 +71,21 @@ def sessions(keys: Numbers, first: Numbers, last: Numbers, gap_ms: int) -> Sessi
     )
 
 
+def run_starts(keys: Numbers) -> Numbers:
+    """Where each run of equal keys begins; there is at least one key."""
+    begins = np.empty(len(keys), np.bool_)
+    begins[0] = True
+    np.not_equal(keys[1:], keys[:-1], out=begins[1:])
+    return begins.nonzero()[0]
+
+
 def in_order(keys: Numbers, times: Numbers) -> Numbers:
     """Places in order of (key, time), those of one key and time in their own order."""
     count = len(keys)
     if count < 2:
         return np.arange(count)
-    least, span = int(times.min()), int(times.max()) - int(times.min()) + 1
-    lowest, width = int(keys.min()), int(keys.max()) - int(keys.min()) + 1
+    least, lowest = int(times.min()), int(keys.min())
+    span, width = int(times.max()) - least + 1, int(keys.max()) - lowest + 1
     bits = (count - 1).bit_length()
     if (width * span) << bits > INT64_MAX:
         return np.lexsort((times, keys))
@@ -139,4 +147,14 @@ def ends(last: Numbers, gap_ms: int) -> Numbers:
     return np.where(last > INT64_MAX - gap_ms, INT64_MAX, last + min(gap_ms, INT64_MAX))
 
 
-__all__ = ["Mask", "Numbers", "Sessions", "distinct", "ends", "in_order", "passed", "sessions"]
+__all__ = [
+    "Mask",
+    "Numbers",
+    "Sessions",
+    "distinct",
+    "ends",
+    "in_order",
+    "passed",
+    "run_starts",
+    "sessions",
+]

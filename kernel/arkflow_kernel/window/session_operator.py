@@ -47,6 +47,7 @@ from arkflow_kernel.window.session_merge import (
     Sessions,
     ends,
     passed,
+    run_starts,
     sessions,
 )
 from arkflow_kernel.window.session_partials import SESSION, keys_of
@@ -189,12 +190,12 @@ class SessionOperator:
         if not early.any():
             self.runs.add(piece)
             return ()
-        return self._corrected(piece, np.flatnonzero(early))
+        return self._corrected(piece, early.nonzero()[0])
 
     def _corrected(self, piece: Piece, new_places: Numbers) -> Batches:
         """Keep the fragments, of which those at these places may reach sessions that have left."""
         keys = piece.keys[new_places]
-        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        starts = run_starts(keys)
         last = np.maximum.reduceat(piece.last[new_places], starts)
         before = self.runs.reached(keys[starts], piece.first[new_places[starts]], last)
         old = before.sessions(self._gap)
@@ -214,10 +215,10 @@ class SessionOperator:
         replaced = had_left & touched[became]
         replaced &= (old.first != now.first[became]) | (old.last != now.last[became])
         made: list[pa.RecordBatch] = []
-        for batches in self._left(before, old, np.flatnonzero(replaced), None):
+        for batches in self._left(before, old, replaced.nonzero()[0], None):
             made += batches
         due = touched & passed(now.last, self._gap, self.runs.watermark)
-        for batches in self._left(after, now, np.flatnonzero(due), joined):
+        for batches in self._left(after, now, due.nonzero()[0], joined):
             made += batches
         return tuple(made)
 
@@ -252,7 +253,7 @@ class SessionOperator:
         found = picked.sessions(self._gap)
         due = passed(found.last, self._gap, upto) & ~passed(found.last, self._gap, before)
         marks = found.any_of(picked.corrects)
-        for batches in self._left(picked, found, np.flatnonzero(due), marks):
+        for batches in self._left(picked, found, due.nonzero()[0], marks):
             yield OperatorResult(batches)
 
     # --- what leaves ---------------------------------------------------------------------------

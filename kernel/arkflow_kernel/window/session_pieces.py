@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from arkflow_kernel.limits import INT64_MAX, INT64_MIN
 from arkflow_kernel.state.arrow_numpy import as_array
-from arkflow_kernel.window.session_merge import Mask, Numbers, Sessions, in_order, sessions
+from arkflow_kernel.window.session_merge import (
+    Mask,
+    Numbers,
+    Sessions,
+    in_order,
+    run_starts,
+    sessions,
+)
 
 _NUMBERS_BYTES = 25
 
@@ -62,6 +69,8 @@ class Piece:
         self.last = last
         self.corrects = corrects
         self.rows = rows
+        self.size_bytes = _NUMBERS_BYTES * len(keys) + rows.size_bytes
+        """Of its columns, also of those in a file."""
         self.earliest = int(last.min()) if len(last) else 0
         self._by_last: tuple[Numbers, Numbers] | None = None
 
@@ -72,11 +81,6 @@ class Piece:
     def columns(self) -> tuple[Any, ...]:
         """Keys, first, last and marks."""
         return self.keys, self.first, self.last, self.corrects
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of its columns, also of those in a file."""
-        return _NUMBERS_BYTES * len(self.keys) + self.rows.size_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -92,15 +96,14 @@ class Piece:
         if number_of is None:
             starts = np.searchsorted(self.keys, keys)
             stops = np.searchsorted(self.keys, keys, side="right")
-            mine = np.flatnonzero(starts < stops)
+            mine = (starts < stops).nonzero()[0]
             return mine, starts[mine], stops[mine]
         numbers = number_of[self.keys]
-        places = np.flatnonzero(numbers >= 0)
+        places = (numbers >= 0).nonzero()[0]
         numbers = numbers[places]
-        begins = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-        begins = np.concatenate([[0], begins]) if len(places) else begins
+        begins = run_starts(numbers) if len(places) else places
         mine, starts = numbers[begins], places[begins]
-        return mine, starts, starts + np.diff(np.append(begins, len(places)))
+        return mine, starts, starts + np.concatenate([begins[1:], [len(places)]]) - begins
 
     def ending(self, after_ms: int, low: int, high: int) -> Numbers:
         """Places of fragments with last + after_ms passed by the watermark `high`, not by `low`."""
@@ -130,7 +133,7 @@ class Piece:
         """The fragments that are marked."""
         if kept.all():
             return self
-        places = np.flatnonzero(kept)
+        places = kept.nonzero()[0]
         return Piece(
             self.keys[places],
             self.first[places],
@@ -160,7 +163,7 @@ def ranges(starts: Numbers, counts: Numbers) -> Numbers:
     total = int(counts.sum())
     if not total:
         return _NONE
-    before = np.cumsum(counts) - counts
+    before = counts.cumsum() - counts
     places: Numbers = np.arange(total) + np.repeat(starts - before, counts)
     return places
 
@@ -191,7 +194,7 @@ class _Near:
 
     def look(self, of: Mask, low: Numbers, high: Numbers) -> None:
         """Find what of some keys ends at `low` or after, and begins at `high` or before."""
-        rows = np.flatnonzero(of[self.keys])
+        rows = of[self.keys].nonzero()[0]
         if not len(rows):
             return
         keys, piece = self.keys[rows], self.piece
@@ -201,7 +204,7 @@ class _Near:
 
     def reach(self, low: Numbers, high: Numbers) -> None:
         """Widen the intervals of the keys, in place, by what was found."""
-        rows = np.flatnonzero(self.lows < self.highs)
+        rows = (self.lows < self.highs).nonzero()[0]
         keys = self.keys[rows]
         low[keys] = np.minimum(low[keys], self.piece.first[self.lows[rows]])
         high[keys] = np.maximum(high[keys], self.piece.last[self.highs[rows] - 1])
@@ -210,7 +213,7 @@ class _Near:
 def _least(values: Numbers, starts: Numbers, stops: Numbers, limits: Numbers) -> Numbers:
     """In each range, in which values rise, the first place whose value is not below the limit."""
     starts, stops = starts.copy(), stops.copy()
-    while len(rows := np.flatnonzero(starts < stops)):
+    while len(rows := (starts < stops).nonzero()[0]):
         middle = (starts[rows] + stops[rows]) >> 1
         below = values[middle] < limits[rows]
         starts[rows[below]] = middle[below] + 1
@@ -298,7 +301,7 @@ class Picked:
         return Picked(
             (*self.pieces, piece),
             (*self.places, places),
-            np.append(self.ends, len(joined[0])),
+            np.concatenate([self.ends, [len(joined[0])]]),
             joined[0],
             joined[1],
             joined[2],

@@ -42,7 +42,14 @@ from arkflow_kernel.window.session_format import (
     both,
     type_texts,
 )
-from arkflow_kernel.window.session_merge import Mask, Numbers, distinct, in_order, passed
+from arkflow_kernel.window.session_merge import (
+    Mask,
+    Numbers,
+    distinct,
+    in_order,
+    passed,
+    run_starts,
+)
 from arkflow_kernel.window.session_partials import Partials, merged_piece
 from arkflow_kernel.window.session_pieces import HeldRows, Picked, Piece, near
 from arkflow_kernel.window.session_spill import spilled
@@ -102,17 +109,17 @@ class SessionRuns:
     @property
     def live_keys(self) -> int:
         """Fragments that it holds: about as many as sessions."""
-        return sum(len(piece) for piece in self._pieces)
+        return sum([len(piece.keys) for piece in self._pieces])
 
     @property
     def live_bytes(self) -> int:
         """Bytes of their columns, those in local files too (S4)."""
-        return sum(piece.size_bytes for piece in self._pieces)
+        return sum([piece.size_bytes for piece in self._pieces])
 
     @property
     def memory_bytes(self) -> int:
         """Memory that it takes, its index of keys included."""
-        return self._keys.memory_bytes + sum(piece.memory_bytes for piece in self._pieces)
+        return self._keys.memory_bytes + sum([piece.memory_bytes for piece in self._pieces])
 
     @property
     def _pieces(self) -> tuple[Piece, ...]:
@@ -144,7 +151,7 @@ class SessionRuns:
         keys, first, last = (np.concatenate(columns) for columns in zip(*found, strict=True))
         order = in_order(keys, first)
         keys, first, last = keys[order], first[order], last[order]
-        starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
+        starts = run_starts(keys)
         # What begins after the last of them plus the gap cannot make them later than they are.
         return self.reached(keys[starts], first[starts], np.maximum.reduceat(last, starts))
 
@@ -204,7 +211,7 @@ class SessionRuns:
         """Fragments that may be of sessions which no row can reach: some are connected to later
         ones, so this many were passed at the last look and had to stay.
         """
-        return sum(piece.count_passed(self._keep_ms, self.watermark) for piece in self._pieces)
+        return sum([piece.count_passed(self._keep_ms, self.watermark) for piece in self._pieces])
 
     def _tidied(self, pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
         """Fewer pieces: eight of about one size become one."""
