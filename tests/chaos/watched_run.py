@@ -1,12 +1,15 @@
-"""Runs the one job of a file on a local Ray of its own, and tells its state as JSON lines.
+"""Runs the one job of a file, and tells its state as JSON lines; SIGTERM stops it in order.
 
-A program of its own: its Ray gets the test's environment, and processes that are killed in it are
-no other test's. The last line has `outcome`.
+On a local Ray of its own, or on the one at the address that is the second argument. A program of
+its own: its Ray gets the test's environment, and processes that are killed in it are no other
+test's. The last line has `outcome`.
 """
 
 import json
 import os
+import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,15 +59,20 @@ def ended(job: RunningJob) -> dict[str, Any]:
     }
 
 
-def main(path: str) -> None:
+def main(path: str, address: str | None = None) -> None:
     """Run, tell, and return after the end."""
     project = check_file(Path(path))
     assert project.ok, "\n".join(str(issue) for issue in project.issues)
-    settings = RunSettings(choice=RestoreChoice(), environment=os.environ)
+    settings = RunSettings(address=address, choice=RestoreChoice(), environment=os.environ)
     jobs = launch(list(project.jobs), settings, _NoLines(), lambda _: None)
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())  # Ray has set its own
     try:
         (job,) = jobs.jobs.values()
         while not jobs.wait(TELL_S):
+            if asked.is_set():
+                asked.clear()
+                jobs.stop()
             print(json.dumps(told(job)), flush=True)
         print(json.dumps(ended(job)), flush=True)
     finally:
@@ -72,4 +80,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

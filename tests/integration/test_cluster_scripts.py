@@ -2,27 +2,19 @@
 
 import json
 import os
-import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
-import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.integration.nodes_by_hand import SCRIPTS, UP_S, ByHand, free_port
+
 pytestmark = pytest.mark.timeout(300)
 
-SCRIPTS = Path(__file__).parents[2] / "clusters/local"
 ADDRESS = "127.0.0.2"
-UP_S = 100.0
-JOB_S = 100.0
 ROWS = 20
-STARTED = "Ray runtime started"
 MESSAGES = ", ".join(["'{\"n\": 1}'"] * ROWS)
 JOB = f"""
 jobs:
@@ -57,91 +49,16 @@ jobs:
 """
 
 
-@dataclass
-class ByHand:
-    """The user's home, which has the token, and what was started by hand."""
-
-    home: Path
-    port: int
-    nodes: list["subprocess.Popen[str]"] = field(default_factory=list)
-
-    @property
-    def address(self) -> str:
-        """Where the head is."""
-        return f"{ADDRESS}:{self.port}"
-
-    def environment(self, **more: str) -> dict[str, str]:
-        """That of a user with this home and the installed programs, and nothing else of Ray."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return {**kept, "PATH": programs, "HOME": str(self.home), **more}
-
-    def start(self, script: str, *arguments: str, **more: str) -> "subprocess.Popen[str]":
-        """Start a node; it is up when this returns."""
-        node = subprocess.Popen(
-            [str(SCRIPTS / script), "--num-cpus", "8", *arguments],
-            env=self.environment(NODE_IP=ADDRESS, **more),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        self.nodes.append(node)
-        late = threading.Timer(UP_S, node.kill)
-        late.start()
-        assert node.stdout is not None
-        said = []
-        for line in node.stdout:
-            said.append(line)
-            if STARTED in line:
-                break
-        late.cancel()
-        assert node.poll() is None, "".join(said)
-        return node
-
-    def run(self, file: Path, address: str, **more: str) -> "subprocess.CompletedProcess[str]":
-        """`arkflow-ray run` of a file on the cluster."""
-        command = [sys.executable, "-m", "arkflow_ray.cli.main", "run", str(file)]
-        return subprocess.run(
-            [*command, "--address", address],
-            env=self.environment(**more),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=JOB_S,
-        )
-
-
-def free_port() -> int:
-    """A port below those that Ray gives to workers."""
-    for port in range(7001, 9999):
-        with socket.socket() as probe:
-            try:
-                probe.bind((ADDRESS, port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port")
-
-
 @pytest.fixture(scope="module")
 def by_hand() -> Iterator[ByHand]:
     """A head and a node, in the way of clusters/local/README.md."""
-    folder = Path(tempfile.mkdtemp(prefix="afh-", dir="/tmp"))  # Ray's sockets need a short path
-    found = ByHand(folder, free_port())
-    store = ("--object-store-memory", str(100 * 1024 * 1024))
+    found = ByHand(ADDRESS, free_port(ADDRESS))
     try:
-        temporary = ("--temp-dir", str(folder / "ray"))
-        found.start("head.sh", *store, *temporary, PORT=str(found.port))
-        found.start("node.sh", *store, HEAD=found.address)
+        found.head()
+        found.node(ADDRESS)
         yield found
     finally:
-        for node in reversed(found.nodes):
-            node.terminate()
-        for node in found.nodes:
-            node.communicate(timeout=UP_S)
-        shutil.rmtree(folder, ignore_errors=True)
+        found.close()
 
 
 @pytest.fixture
