@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from arkflow_kernel.errors import ArkflowError
+    from arkflow_ray.cluster.job_handle import JobHandle, find_job
     from arkflow_ray.config.issues import LoadError, LocatedIssue
     from arkflow_ray.observability.results import JobResult
     from arkflow_ray.pipeline import Pipeline, RescaleResult, RunResult, load
@@ -21,12 +22,14 @@ __version__: Final = "0.1.0"
 
 _HOMES: Final = {
     "ArkflowError": "arkflow_kernel.errors",
+    "JobHandle": "arkflow_ray.cluster.job_handle",
     "JobResult": "arkflow_ray.observability.results",
     "LoadError": "arkflow_ray.config.issues",
     "LocatedIssue": "arkflow_ray.config.issues",
     "Pipeline": "arkflow_ray.pipeline",
     "RescaleResult": "arkflow_ray.pipeline",
     "RunResult": "arkflow_ray.pipeline",
+    "find_job": "arkflow_ray.cluster.job_handle",
     "load": "arkflow_ray.pipeline",
 }
 
@@ -45,6 +48,7 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "ArkflowError",
+    "JobHandle",
     "JobResult",
     "LoadError",
     "LocatedIssue",
@@ -52,5 +56,6 @@ __all__ = [
     "RescaleResult",
     "RunResult",
     "__version__",
+    "find_job",
     "load",
 ]

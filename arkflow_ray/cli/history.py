@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arkflow_kernel.durations import age_text
 from arkflow_kernel.errors import ArkflowError, ConfigError, Issue
-from arkflow_ray.cli.doors import tell_error
+from arkflow_ray.cli.doors import tell_error, tell_failure
 from arkflow_ray.cli.exits import ExitCode
-from arkflow_ray.door.client import ask, find_door
+from arkflow_ray.cli.places import HERE, Where, jobs_at
 from arkflow_ray.door.messages import DoorError, Request
 
 if TYPE_CHECKING:
@@ -21,19 +21,19 @@ WHERE: Final = "say where with --config FILE or --root URL"
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-def list_checkpoints(job: str, *, config: Path | None, root: str | None, as_json: bool) -> int:
+def list_checkpoints(
+    job: str, where: Where = HERE, *, config: Path | None, root: str | None, as_json: bool
+) -> int:
     """Print the checkpoints of a job, newest first."""
     try:
-        place, name = _place(job, config, root)
+        place, name = _place(job, where, config, root)
         view = _read(place, name)
     except DoorError as error:
         message = f"{error.message}; {WHERE}"
         tell_error(type(error).__name__, message, ExitCode.NO_CLUSTER, as_json=as_json)
         return ExitCode.NO_CLUSTER
     except ArkflowError as error:
-        code = ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.FAILED
-        tell_error(type(error).__name__, error.message, code, as_json=as_json)
-        return code
+        return tell_failure(error, as_json=as_json)
     now_ms = time.time_ns() // 1_000_000
     if as_json:
         print(json.dumps(history_values(view, name, place, now_ms), ensure_ascii=False))
@@ -42,7 +42,7 @@ def list_checkpoints(job: str, *, config: Path | None, root: str | None, as_json
     return ExitCode.DONE
 
 
-def _place(job: str, config: Path | None, root: str | None) -> tuple[str, str]:
+def _place(job: str, where: Where, config: Path | None, root: str | None) -> tuple[str, str]:
     """The checkpoint root of a job, and the job's id."""
     if config is not None and root is not None:
         raise ConfigError([Issue("", "--config and --root exclude each other: name one place")])
@@ -52,7 +52,8 @@ def _place(job: str, config: Path | None, root: str | None) -> tuple[str, str]:
         return parse_root(root).url, job
     if config is not None:
         return _root_of(job, config), job
-    told = ask(find_door(job), Request("status"), None)
+    with jobs_at(where) as jobs:
+        told = jobs.ask(job, Request("status"), None)
     checkpoints = told["checkpoints"]
     if checkpoints is None or checkpoints["root"] is None:
         text = f"job '{job}' keeps no checkpoints beyond its run; `arkflow-ray status {job}` shows"

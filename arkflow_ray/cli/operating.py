@@ -207,6 +207,8 @@ def checkpoints_command(
         str | None,
         typer.Option(metavar="URL", help="Where checkpoints lie; not needed while JOB runs."),
     ] = None,
+    address: AddressOption = None,
+    cluster: ClusterOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """List the checkpoints and savepoints of JOB, newest first.
@@ -215,7 +217,8 @@ def checkpoints_command(
     """
     from arkflow_ray.cli.history import list_checkpoints
 
-    return list_checkpoints(job, config=config, root=root, as_json=as_json)
+    where = Where(address, cluster)
+    return list_checkpoints(job, where, config=config, root=root, as_json=as_json)
 
 
 __all__ = ["DEFAULT_TIMEOUT_S", "operating"]

@@ -158,7 +158,7 @@ def exit_code(results: Sequence[JobResult], signals: StopSignals, rows: StdoutRo
         return ExitCode.DONE
     if signals.interrupts:
         return ExitCode.CANCELLED
-    return ExitCode.DONE if rows.closed else ExitCode.FAILED
+    return ExitCode.DONE if rows.closed else ExitCode.CANCELLED  # by `cancel JOB`
 
 
 def _launch_code(error: ArkflowError) -> ExitCode:

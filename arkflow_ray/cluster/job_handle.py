@@ -7,7 +7,7 @@ from typing import Any, Final
 from arkflow_ray.cluster.cluster_jobs import ClusterJobs
 from arkflow_ray.cluster.connection import Connection
 from arkflow_ray.cluster.job_runner import OVER
-from arkflow_ray.cluster.target import Target
+from arkflow_ray.cluster.target import Target, the_target
 from arkflow_ray.door.messages import Request, WaitedTooLongError
 
 ANSWER_S: Final = 660.0
@@ -18,7 +18,7 @@ LOOK_S: Final = 0.5
 
 
 class JobHandle:
-    """Watches and ends a job that runs without this program; may be made for any job by its id.
+    """Watches and ends a job that runs without this program.
 
     All methods raise `ClusterError` if the cluster cannot be reached, `NotReachableError` if it has
     no such job, and `RefusedError` or `BadRequestError` with what the job says. What was asked for
@@ -89,6 +89,15 @@ class JobHandle:
         return Connection(self._target)
 
 
+def find_job(job: str, *, address: str | None = None, cluster: str | None = None) -> JobHandle:
+    """A job of a cluster by its id, whoever submitted it. Nothing is asked before a method is.
+
+    The cluster is named as for `Pipeline.submit`. Raises `ConfigError` if none is, `LoadError` for
+    mistakes in the file of profiles.
+    """
+    return JobHandle(job, the_target(address, cluster))
+
+
 def _pages(jobs: ClusterJobs, job: str) -> Iterator[str]:
     page = jobs.logs(job)
     newest = page["last"]
@@ -100,4 +109,4 @@ def _pages(jobs: ClusterJobs, job: str) -> Iterator[str]:
         page = jobs.logs(job, after)
 
 
-__all__ = ["ANSWER_S", "JobHandle"]
+__all__ = ["ANSWER_S", "JobHandle", "find_job"]
