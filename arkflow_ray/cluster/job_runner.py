@@ -35,6 +35,7 @@ from arkflow_ray.observability.logs import LOGGER_NAME, level_number, start_logg
 from arkflow_ray.observability.results import results_text
 from arkflow_ray.runtime.detached_actors import forget, recall, remember, this_place
 from arkflow_ray.runtime.launch import RunSettings, launch
+from arkflow_ray.runtime.placement import remove_groups
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 STARTING: Final = "starting"
@@ -153,17 +154,22 @@ class JobRunner:
             del logged  # its handler stays: what still comes belongs into the log
 
     def _run(self, submission: Submission, past: Mapping[str, Any]) -> dict[str, Any]:
+        lost, lives = bool(past.get("began")), int(past.get("lives", 0))
+        for life in range(lives):  # Ray keeps the seats of a process whose job's driver is gone
+            remove_groups(_run_name(submission, life))
+        self._remember(lives=lives + 1)
         checked = checked_job(submission)
         job = checked.job
         logging.getLogger(LOGGER_NAME).setLevel(level_number(checked.level))
-        if past:
+        if lost:
             _log.warning("the runner was lost, and is here again")
             _check_continues(job)
             if past.get("wish") == "cancel":
                 return {"outcome": OutcomeKind.CANCELLED.value, "error": None, "result": {}}
-        choice = NEWEST if past else submission.choice
+        choice = NEWEST if lost else submission.choice
         rows, display = LoggedRows(self._log), LogDisplay()
-        settings = RunSettings(environment=checked.environment, choice=choice)
+        run = _run_name(submission, lives)
+        settings = RunSettings(environment=checked.environment, choice=choice, run=run)
         jobs = launch([job], settings, rows, display.phase)
         try:
             (self._running,) = jobs.jobs.values()
@@ -254,6 +260,11 @@ def _enter(folder: str) -> None:
 
 def _renamed(issues: list[LocatedIssue], file: str) -> list[LocatedIssue]:
     return [replace(issue, file=file) for issue in issues]
+
+
+def _run_name(submission: Submission, life: int) -> str:
+    """The name of the run of a runner, which is made again with each loss."""
+    return f"{submission.token}-{life}"
 
 
 def _check_continues(job: CheckedJob) -> None:

@@ -28,13 +28,15 @@ class RunSettings:
     """How to run. `inline`: without Ray, in this process. `address`: a Ray that is running.
 
     `environment` holds the variables that `${secret:NAME}` names; this process's by default.
-    `choice` says where jobs in checkpoint mode begin (M2).
+    `choice` says where jobs in checkpoint mode begin (M2). `run` names the run of a single job on
+    Ray, for whoever must clear up after it; without it, it has a name of its own.
     """
 
     inline: bool = False
     address: str | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     choice: RestoreChoice = NEWEST
+    run: str = ""
 
 
 def launch(
@@ -105,6 +107,7 @@ def _on_ray(
                 os.getcwd(),
                 values,
                 new_channel_folder(),
+                run=settings.run,
                 ours=session.started,
             )
             runner = RayRunner(job_settings, lines)

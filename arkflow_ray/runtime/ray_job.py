@@ -58,7 +58,8 @@ class RayJob(KernelHandle):
         self._before = FIRST
         self._clock = SystemClock()
         self._root = _checkpoint_root(graph)
-        self._settings = replace(settings, checkpoint_root=self._root.url, run=secrets.token_hex(8))
+        run = settings.run or secrets.token_hex(8)
+        self._settings = replace(settings, checkpoint_root=self._root.url, run=run)
         self._printers = Printers(lines)
         self._history = JobHistory()
         # Deterministic failures are those of chains; their coordinator counts them.

@@ -22,6 +22,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(job_runner, "recall", world.kept.get)
     monkeypatch.setattr(job_runner, "remember", world.kept.__setitem__)
     monkeypatch.setattr(job_runner, "forget", lambda key: world.kept.pop(key, None))
+    monkeypatch.setattr(job_runner, "remove_groups", world.cleared.append)
     monkeypatch.setattr(job_runner, "this_place", lambda: "0123456789abcdef")
     yield world
     for running in world.launched:

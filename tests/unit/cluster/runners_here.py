@@ -56,7 +56,9 @@ class World:
     def __init__(self) -> None:
         self.actors: dict[str, HeldActor] = {}
         self.kept: dict[str, dict[str, Any]] = {}
+        self.cleared: list[str] = []
         self.choices: list[RestoreChoice] = []
+        self.runs: list[str] = []
         self.launched: list[RunningJobs] = []
         self.runtime_envs: list[Mapping[str, Any] | None] = []
 
@@ -78,6 +80,7 @@ class World:
         self, jobs: Any, settings: RunSettings, lines: LineOutput, on_phase: Any
     ) -> RunningJobs:
         self.choices.append(settings.choice)
+        self.runs.append(settings.run)
         running = launch(jobs, replace(settings, inline=True), lines, on_phase)
         self.launched.append(running)
         return running

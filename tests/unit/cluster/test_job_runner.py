@@ -94,10 +94,12 @@ def test_a_successor_goes_on_from_the_newest_record_whatever_the_user_chose(
     world: World, tmp_path: Path
 ) -> None:
     given = replace(submission(tmp_path, kept(tmp_path)), choice=SCRATCH)
-    world.kept[given.token] = {"began": True}
+    world.kept[given.token] = {"began": True, "lives": 2}
     runner = JobRunner(given.values())
     await_phase(runner, RUNNING)
     assert world.choices == [NEWEST]
+    assert world.cleared == [f"{given.token}-0", f"{given.token}-1"], "their seats are given back"
+    assert world.runs == [f"{given.token}-2"]
     assert any("the runner was lost" in line for line in runner.logs(0)["lines"])
 
 
