@@ -36,6 +36,7 @@ from arkflow_kernel.limits import (
     LINGER_MS,
     OUTBOX_QUEUED_MAX,
     SLICE_BYTES_MAX,
+    SLICE_ROWS_MAX,
     STALL_TIMEOUT_MS,
     WATERMARK_INTERVAL_MS,
 )
@@ -79,7 +80,7 @@ class _Limits:
     __slots__ = ("fills", "rows", "size", "wait_ms")
 
     def __init__(self, plan: ChannelPlan) -> None:
-        self.rows = plan.batch_rows
+        self.rows = min(plan.batch_rows, SLICE_ROWS_MAX)
         self.fills = plan.batch_wait_ms is not None
         self.wait_ms = LINGER_MS if plan.batch_wait_ms is None else plan.batch_wait_ms
         self.size = SLICE_BYTES_MAX if self.fills else FRAME_BYTES_TARGET

@@ -16,7 +16,7 @@ def pieces_of(batch: pa.RecordBatch, rows_max: int = SLICE_ROWS_MAX) -> Iterator
     A piece is above `SLICE_BYTES_MAX` only if it is one row, or if its bytes do not come from its
     rows (a shared dictionary) and cutting would not help.
     """
-    rows = rows_max
+    rows = min(rows_max, SLICE_ROWS_MAX)
     size = size_of(batch)
     if size > SLICE_BYTES_MAX:
         rows = max(1, min(rows, batch.num_rows * SLICE_BYTES_MAX // size))
@@ -35,7 +35,7 @@ def cut(
     Pieces of a batch that fits a slice by its bytes are sized by their share of its rows: the sum
     is right, no piece can be too large, and a walk over its columns is saved.
     """
-    if batch.num_rows <= rows_max and size_bytes <= SLICE_BYTES_MAX:
+    if batch.num_rows <= min(rows_max, SLICE_ROWS_MAX) and size_bytes <= SLICE_BYTES_MAX:
         yield Piece(output, batch, size_bytes)
         return
     for piece in pieces_of(batch, rows_max):
