@@ -5,16 +5,19 @@ All are greeted before the first answer is waited for, so many peers take as lon
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from arkflow_kernel.errors import ChannelError
-from arkflow_ray.runtime.channels.addresses import Address, dial
+from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.frames import PING_FRAME
 from arkflow_ray.runtime.channels.handshake import ANSWER_BYTES, Connector, HandshakeError, Pair
 
+Dial = Callable[[Address, float], socket.socket]
+"""A blocking socket connected to a chain within so many seconds. `OSError`, `ChannelError`."""
+
 
 def connect_all(
-    peers: Mapping[Pair, Address], secret: bytes, node_ip: str, timeout_s: float
+    peers: Mapping[Pair, Address], secret: bytes, dial: Dial, timeout_s: float
 ) -> dict[Pair, socket.socket]:
     """Non-blocking sockets to all peers, each of which has taken this chain in.
 
@@ -26,7 +29,7 @@ def connect_all(
     at = next(iter(peers), None)
     try:
         for at, address in peers.items():
-            sockets[at] = dial(address, node_ip, _left_s(deadline))
+            sockets[at] = dial(address, _left_s(deadline))
             _send(sockets[at], connectors[at].hello(), deadline)
         for at, sock in sockets.items():
             answer = _receive(sock, ANSWER_BYTES, deadline)
@@ -87,4 +90,4 @@ def _refused(pair: Pair, address: Address, error: Exception, timeout_s: float) -
     )
 
 
-__all__ = ["connect_all"]
+__all__ = ["Dial", "connect_all"]

@@ -25,16 +25,20 @@ from arkflow_kernel.envelope import Envelope
 from arkflow_kernel.errors import ChannelError
 from arkflow_kernel.ids import ChainId, ChannelId, Generation, JobId, Sequence
 from arkflow_kernel.plan import ChainPlan, ChannelPlan
-from arkflow_ray.runtime.channels.addresses import Address, listen_tcp, listen_unix
+from arkflow_ray.runtime.channels.addresses import Address, dial, listen_tcp, listen_unix
 from arkflow_ray.runtime.channels.counters import Counters, ExchangeStatistics
 from arkflow_ray.runtime.channels.dialing import connect_all
 from arkflow_ray.runtime.channels.ends import ReceivingEnd, SendingEnd
 from arkflow_ray.runtime.channels.handshake import Pair, checked_secret
 from arkflow_ray.runtime.channels.reception import Reception
 from arkflow_ray.runtime.channels.traffic import Inbox, Traffic
+from arkflow_ray.runtime.channels.tunnel import Tunnel
+from arkflow_ray.runtime.channels.tunnel_ends import TunnelCalls
 
 CONNECT_TIMEOUT_S: Final = 10.0
 _STOP_TIMEOUT_S: Final = 5.0
+_BREAK_TIMEOUT_S: Final = 0.5
+"""How long a tunnel may take at least to tell the others that this side has gone."""
 
 
 class Exchange:
@@ -42,7 +46,8 @@ class Exchange:
 
     `folder`: private folder of the job for Unix sockets, made if missing; its path is short.
     `node_ip`: this node's own address. `tcp`: listen there too, for chains of other nodes, at
-    the first free port of `ports` (Ray's worker ports, if they are configured).
+    the first free port of `ports` (Ray's worker ports, if they are configured). `tunnel`: how this
+    chain and those of other nodes reach each other instead (H6); the exchange closes it.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Exchange:
         node_ip: str,
         tcp: bool = False,
         ports: range | None = None,
+        tunnel: Tunnel | None = None,
     ) -> None:
         self._job = job
         self._plan = plan
@@ -65,6 +71,7 @@ class Exchange:
         self._node_ip = node_ip
         self._tcp = tcp
         self._ports = ports
+        self._tunnel = tunnel
         self._inputs = _by_chain((channel.source, channel) for channel in plan.inputs)
         self._outputs = _by_chain((channel.target, channel) for channel in plan.channels)
         self._counters = Counters()
@@ -104,6 +111,8 @@ class Exchange:
         if tcp is not None:
             listeners.append((tcp[0], None))
         traffic.order(partial(_open, traffic, reception, listeners))
+        if self._tunnel is not None:
+            self._tunnel.lead_to(path)
         return Address(self._plan.chain, self._node_ip, path, None if tcp is None else tcp[1])
 
     def connect(
@@ -111,11 +120,13 @@ class Exchange:
         peers: Mapping[ChainId, Address],
         secret: bytes | None = None,
         *,
+        calls: Mapping[ChainId, TunnelCalls] | None = None,
         timeout_s: float = CONNECT_TIMEOUT_S,
     ) -> None:
         """Connect to every chain that this one sends to, and prove who it is (H2). Blocks.
 
-        `secret`: that of `listen` if not given. `ChannelError` names the first chain that could
+        `secret`: that of `listen` if not given. `calls`: how to call the chains that are reached
+        through the tunnel. `ChannelError` names the first chain that could
         not be reached or refused.
         """
         secret = self._secret if secret is None else checked_secret(secret)
@@ -129,7 +140,7 @@ class Exchange:
         if not self._outputs:
             return
         addresses = {self._pair(chain): peers[chain] for chain in self._outputs}
-        sockets = connect_all(addresses, secret, self._node_ip, timeout_s)
+        sockets = connect_all(addresses, secret, partial(self._dial, calls or {}), timeout_s)
         with self._changing:
             if not self._closed:
                 self._adopt(sockets)
@@ -170,12 +181,22 @@ class Exchange:
         within `timeout_s`; `ChannelError` if an envelope could not go out. Without it the peers
         see broken connections. Either way nothing is left open.
         """
+        give_up_s = time.monotonic() + timeout_s
         with self._changing:
             traffic = self._traffic
-            if self._closed or traffic is None:
-                self._closed = True
-                return
-            self._closed = True
+            was_closed, self._closed = self._closed, True
+        if was_closed:
+            return
+        try:
+            if traffic is not None:
+                self._close_traffic(traffic, flush=flush, timeout_s=timeout_s)
+        finally:
+            if self._tunnel is not None:
+                # Who breaks off waits for nobody: the others hear of it, or of nothing (H9).
+                left_s = give_up_s - time.monotonic() if flush else _BREAK_TIMEOUT_S
+                self._tunnel.close(max(left_s, _BREAK_TIMEOUT_S))
+
+    def _close_traffic(self, traffic: Traffic, *, flush: bool, timeout_s: float) -> None:
         traffic.order(traffic.say_bye if flush else traffic.stop)
         if not traffic.thread.join(timeout_s):
             traffic.order(traffic.stop)
@@ -188,7 +209,8 @@ class Exchange:
     @property
     def hung(self) -> bool:
         """After `close`: its thread did not end, and never will."""
-        return self._closed and self._traffic is not None and self._traffic.thread.alive
+        alive = self._traffic is not None and self._traffic.thread.alive
+        return self._closed and (alive or (self._tunnel is not None and self._tunnel.alive))
 
     def statistics(self) -> ExchangeStatistics:
         """Figures since it was made."""
@@ -200,6 +222,14 @@ class Exchange:
             self._traffic = Traffic(name, self._inbox, self._counters)
             self._traffic.thread.start()
         return self._traffic
+
+    def _dial(
+        self, calls: Mapping[ChainId, TunnelCalls], address: Address, timeout_s: float
+    ) -> socket:
+        peer = calls.get(address.chain)
+        if peer is None or self._tunnel is None:
+            return dial(address, self._node_ip, timeout_s)
+        return self._tunnel.dial(peer)
 
     def _adopt(self, sockets: Mapping[Pair, socket]) -> None:
         """Connections to targets, ready to send."""

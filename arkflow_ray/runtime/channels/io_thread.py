@@ -67,9 +67,11 @@ class IoThread:
             if not self._closed:
                 os.eventfd_write(self._wake_fd, 1)
 
-    def watch(self, sock: socket.socket, handler: Handler, *, writing: bool = False) -> None:
-        """Call `handler` when the socket is readable, or writable if asked for."""
-        events = READ | WRITE if writing else READ
+    def watch(
+        self, sock: socket.socket, handler: Handler, *, reading: bool = True, writing: bool = False
+    ) -> None:
+        """Call `handler` when the socket is readable, or writable, as asked for: one or both."""
+        events = (READ if reading else 0) | (WRITE if writing else 0)
         if sock.fileno() in self._selector.get_map():
             self._selector.modify(sock, events, handler)
         else:

@@ -174,7 +174,7 @@ def test_a_chain_in_the_middle_serves_both_sides_with_one_thread(chains: "Chains
     last_address = last.listen(chains.secret)
     middle.connect({onward.target: last_address})
     source.connect({EDGE.target: middle_address}, chains.secret)
-    assert threading.active_count() == before + 3
+    assert threading.active_count() == before + 3 * chains.threads
     source.send(EDGE.channel, RESET)
     source.send(EDGE.channel, _data(1))
     middle_inbox.wait_for_envelopes(2)
@@ -287,7 +287,7 @@ def test_each_chain_needs_one_thread_whatever_the_number_of_its_peers(
     senders = [chains.source(*(plans[s, t] for t in range(targets))) for s in range(sources)]
     with concurrent.futures.ThreadPoolExecutor(sources) as pool:
         list(pool.map(lambda sender: sender[0].connect(addresses, chains.secret), senders))
-    assert threading.active_count() == before + sources + targets
+    assert threading.active_count() == before + (sources + targets) * chains.threads
     for (s, _), plan in plans.items():
         senders[s][0].send(plan.channel, RESET)
         senders[s][0].send(plan.channel, _data(1, plan.number))

@@ -1,6 +1,7 @@
 """Strangers get no answer; peers that break the rules break the attempt (H2, H3, E6)."""
 
 import contextlib
+import functools
 import os
 import socket
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ from arkflow_kernel.ids import (
     Sequence,
 )
 from arkflow_kernel.testing.plans import channel_plan
-from arkflow_ray.runtime.channels.addresses import Address
+from arkflow_ray.runtime.channels.addresses import Address, dial
 from arkflow_ray.runtime.channels.batches import BatchEncoder
 from arkflow_ray.runtime.channels.dialing import connect_all
 from arkflow_ray.runtime.channels.exchange import Exchange
@@ -60,10 +61,15 @@ def _knock(address: Address) -> Iterator[socket.socket]:
 @contextlib.contextmanager
 def _authenticated(address: Address, secret: bytes) -> Iterator[socket.socket]:
     """A peer that proved itself and may now say what it likes."""
-    (client,) = connect_all({_pair(): address}, secret, address.node_ip, 10).values()
+    here = functools.partial(_dial, address.node_ip)
+    (client,) = connect_all({_pair(): address}, secret, here, 10).values()
     with client:
         client.settimeout(20)
         yield client
+
+
+def _dial(node_ip: str, address: Address, timeout_s: float) -> socket.socket:
+    return dial(address, node_ip, timeout_s)
 
 
 def _to_end(client: socket.socket) -> bytes:
