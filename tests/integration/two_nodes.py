@@ -9,6 +9,7 @@ import logging
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -42,11 +43,11 @@ def started(folder: str) -> Cluster:
     return cluster
 
 
-def main() -> None:
-    """Start it, answer, end it."""
+def serve(started: Callable[[str], Cluster]) -> None:
+    """Start a cluster, answer, end it. `started` is given the folder of its head."""
     folder = tempfile.mkdtemp(prefix="afr-")
     try:
-        cluster = _patiently(folder)
+        cluster = _patiently(started, folder)
         try:
             ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
             print(cluster.address, flush=True)
@@ -59,7 +60,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _patiently(folder: str) -> Cluster:
+def _patiently(started: Callable[[str], Cluster], folder: str) -> Cluster:
     """A busy machine does not start a node within the half minute that Ray waits for one."""
     for _ in range(PATIENCE):
         with suppress(Exception):  # Ray raises nothing more precise
@@ -68,4 +69,4 @@ def _patiently(folder: str) -> Cluster:
 
 
 if __name__ == "__main__":
-    main()
+    serve(started)
