@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from arkflow_kernel.errors import ActorLostError, ArkflowError, ConfigError, Issue
+from arkflow_kernel.job_parallelism import with_parallelism
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_kernel.snapshot import NEWEST
 from arkflow_ray.attached import AttachedRun, StopSignals
@@ -27,7 +28,7 @@ from arkflow_ray.cluster.submission import (
     parse_submission,
 )
 from arkflow_ray.config.issues import LoadError, LocatedIssue
-from arkflow_ray.config.project import CheckedJob, check_file
+from arkflow_ray.config.project import CheckedJob, check_file, job_graph
 from arkflow_ray.door.desk import Answer, Desk, Errand
 from arkflow_ray.door.messages import BadRequestError, Request, parse_request
 from arkflow_ray.observability.display import LogDisplay
@@ -41,6 +42,9 @@ from arkflow_ray.runtime.running import RunningJob, RunningJobs
 STARTING: Final = "starting"
 RUNNING: Final = "running"
 OVER: Final = "over"
+
+LOOK_S: Final = 0.2
+"""Between two looks at the plan at work."""
 
 ERRANDS_MAX: Final = 256
 """So many requests are kept for callers that come back to them; the oldest ones go first."""
@@ -103,8 +107,8 @@ class JobRunner:
                 errand = self._errands.get(key)
                 if errand is None:
                     request = parse_request(line)
-                    self._note_wish(request)
                     errand = self._errands[key] = desk.take(request)
+                    self._note_wish(request)
                     while len(self._errands) > ERRANDS_MAX:
                         del self._errands[next(iter(self._errands))]
             stand = errand.look()
@@ -158,14 +162,15 @@ class JobRunner:
         for life in range(lives):  # Ray keeps the seats of a process whose job's driver is gone
             remove_groups(_run_name(submission, life))
         self._remember(lives=lives + 1)
+        if past.get("wish") == "cancel":
+            return {"outcome": OutcomeKind.CANCELLED.value, "error": None, "result": {}}
         checked = checked_job(submission)
         job = checked.job
         logging.getLogger(LOGGER_NAME).setLevel(level_number(checked.level))
         if lost:
             _log.warning("the runner was lost, and is here again")
             _check_continues(job)
-            if past.get("wish") == "cancel":
-                return {"outcome": OutcomeKind.CANCELLED.value, "error": None, "result": {}}
+            job = _with_plan(job, past.get("parallelism", {}))
         choice = NEWEST if lost else submission.choice
         rows, display = LoggedRows(self._log), LogDisplay()
         run = _run_name(submission, lives)
@@ -177,7 +182,7 @@ class JobRunner:
             self._phase = RUNNING
             if past.get("wish") == "stop":
                 self._running.stop(drain=past["drain"], savepoint=past["savepoint"])
-            _once_running(jobs, lambda: self._remember(began=True))
+            _watch_plan(jobs, lambda found: self._remember(began=True, parallelism=dict(found)))
             (result,) = AttachedRun(jobs, StopSignals(), display, rows).watch()
         finally:
             jobs.close()
@@ -277,17 +282,27 @@ def _check_continues(job: CheckedJob) -> None:
         )
 
 
-def _once_running(jobs: RunningJobs, act: Callable[[], None]) -> None:
-    """Act when the job runs for the first time, or not at all if it ends before."""
+def _watch_plan(jobs: RunningJobs, note: Callable[[Mapping[str, int]], None]) -> None:
+    """Note the parallelism of each plan that comes to work, in a thread."""
 
     def look() -> None:
         (running,) = jobs.jobs.values()
-        while not jobs.wait(0.1):
-            if running.status().state is JobState.RUNNING:
-                act()
-                return
+        noted: dict[str, int] | None = None
+        while not jobs.wait(LOOK_S):
+            status = running.status()
+            at_work = {str(name): subtasks for name, subtasks in status.parallelism.items()}
+            if status.state is JobState.RUNNING and at_work != noted:
+                noted = at_work
+                note(at_work)
 
-    threading.Thread(target=look, name="first-running", daemon=True).start()
+    threading.Thread(target=look, name="plan-watch", daemon=True).start()
+
+
+def _with_plan(job: CheckedJob, parallelism: Mapping[str, int]) -> CheckedJob:
+    """The job as it was last at work (P8)."""
+    assert job.job is not None, "only jobs without mistakes are run"
+    spec = with_parallelism(job.job, parallelism)
+    return replace(job, job=spec, graph=job_graph(spec))
 
 
 def _failed(error: BaseException, issues: list[dict[str, Any]] | None = None) -> dict[str, Any]:

@@ -100,9 +100,6 @@ def test_a_job_goes_on_without_its_submitter_and_after_the_loss_of_its_runner(
     assert sorted(written(tmp_path)) == expected(ROWS, KEYS)
     assert "the runner was lost, and is here again" in cluster.call("logs", "numbered").stdout
 
-    replaced = cluster.told("submit", "numbered.yaml", where=tmp_path)["jobs"]
-    assert [each["job"] for each in replaced] == ["numbered"], "it is over, so its name is free"
-
 
 def test_a_job_is_watched_and_stopped_by_programs_that_did_not_submit_it(
     cluster: OwnCluster, tmp_path: Path
@@ -116,13 +113,9 @@ def test_a_job_is_watched_and_stopped_by_programs_that_did_not_submit_it(
     status = cluster.told("status", "endless")
     assert status["state"] == "running"
     assert '{"row":1}' in cluster.call("logs", "endless", "--tail", "20").stdout.splitlines()
-    busy = cluster.call("jobs", "--forget", "endless")
-    assert (busy.returncode, "is not over" in busy.stderr) == (2, True)
-
     stopped = cluster.told("stop", "endless")
     assert stopped["outcome"] == "stopped"
     assert "endless: stopped after" in cluster.call("logs", "endless", "--follow").stdout
-    assert cluster.call("stop", "endless").returncode == 2
     assert cluster.call("jobs", "--forget", "endless").returncode == 0
     gone = cluster.call("status", "endless")
     assert gone.returncode == 3

@@ -103,6 +103,7 @@ def await_phase(runner: JobRunner, phase: str = OVER) -> dict[str, Any]:
     """What a runner says of itself when it is so far; the test's time-out bounds the wait."""
     waiting = threading.Event()
     while (told := runner.about())["phase"] != phase:
+        assert told["phase"] != OVER, told["end"]
         waiting.wait(0.01)
     return told
 

@@ -10,6 +10,33 @@ from arkflow_ray.cluster.job_runner import RUNNING, JobRunner
 from arkflow_ray.door.messages import Request, request_line
 from tests.unit.cluster.runners_here import ENDLESS, FINITE, World, await_phase, submission
 
+KEYED = """\
+jobs:
+  - id: shop
+    version: 1
+    checkpoint: {{object_store_uri: {store}, interval_ms: 100}}
+    operators:
+      - {{id: read, kind: source}}
+      - id: counted
+        kind: map
+        parallelism: 2
+        stateful: true
+        key_field: a
+        config: {{type: sql, query: "SELECT a FROM flow", state_output_field: place}}
+      - {{id: gone, kind: sink}}
+    edges:
+      - {{id: by-a, from: read, to: counted, partitioned: true}}
+      - {{id: out, from: counted, to: gone}}
+    sources:
+      - operator_id: read
+        input_type: generate
+        config: {{context: '{{"a": 1}}', interval: 5ms, batch_size: 1}}
+        codec: json
+        time: {{mode: processing_time}}
+    sinks:
+      - {{operator_id: gone, output_type: drop}}
+"""
+
 STOP = request_line(Request("stop"))
 CANCEL = request_line(Request("cancel"))
 SCRATCH = RestoreChoice(RestoreKind.SCRATCH)
@@ -103,6 +130,28 @@ def test_a_successor_goes_on_from_the_newest_record_whatever_the_user_chose(
     assert any("the runner was lost" in line for line in runner.logs(0)["lines"])
 
 
+def test_a_successor_runs_the_parallelism_that_was_last_at_work(
+    world: World, tmp_path: Path
+) -> None:
+    given = submission(tmp_path, KEYED.format(store=tmp_path / "store"))
+    first = JobRunner(given.values())
+    await_phase(first, RUNNING)
+    while first.about()["status"]["state"] != "running":
+        pass
+    rescale = request_line(Request("rescale", parallelism={"counted": 3}))
+    assert "result" in answered(first, "one", rescale)
+    while world.kept[given.token].get("parallelism", {}).get("counted") != 3:
+        assert first.about()["phase"] == RUNNING
+    world.launched[0].cancel()
+    await_phase(first)
+    del world.kept[given.token]["end"]  # as if it was lost, not cancelled
+    successor = JobRunner(given.values())
+    await_phase(successor, RUNNING)
+    (running,) = world.launched[1].jobs.values()
+    names = [str(chain.chain) for chain in running.graph.chains]
+    assert names == ["read-0", "counted-0", "counted-1", "counted-2", "gone-0"]
+
+
 def test_what_the_user_chose_counts_until_the_job_has_run_once(
     world: World, tmp_path: Path
 ) -> None:
@@ -121,6 +170,15 @@ def test_a_stop_that_was_asked_of_a_lost_runner_is_carried_out_by_its_successor(
     wish = {"wish": "stop", "drain": False, "savepoint": None}
     world.kept[given.token] = {"began": True, **wish}
     assert await_phase(JobRunner(given.values()))["end"]["outcome"] == "stopped"
+
+
+def test_a_stop_that_was_refused_is_no_wish(world: World, tmp_path: Path) -> None:
+    given = submission(tmp_path, ENDLESS)
+    runner = JobRunner(given.values())
+    await_phase(runner, RUNNING)
+    with_savepoint = request_line(Request("stop", savepoint="sp"))
+    assert "makes no checkpoints" in str(runner.ask("one", with_savepoint)["error"])
+    assert "wish" not in world.kept[given.token]
 
 
 def test_a_job_that_was_cancelled_is_not_started_again(world: World, tmp_path: Path) -> None:
