@@ -276,6 +276,13 @@ def test_a_user_who_wants_things_as_they_are_undoes_what_was_decided(busy: World
     assert busy.handle.asked == [2, 1]
 
 
+def test_a_user_who_wants_more_than_the_bounds_is_told_of_them() -> None:
+    world = World()
+    with pytest.raises(ConfigError, match="6 subtasks, outside of the bounds 1 to 4"):
+        world.job.rescale({"worked": 6})
+    assert world.handle.asked == []
+
+
 def test_what_is_decided_waits_for_nobody_else(busy: World) -> None:
     busy.rescales("prepare")
     with pytest.raises(RescaleError, match="is being rescaled"):
