@@ -28,12 +28,14 @@ from arkflow_ray.runtime.channel_folder import channel_folder_path, remove_chann
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.exchange import Exchange
 from arkflow_ray.runtime.channels.traffic import Inbox
+from arkflow_ray.runtime.channels.tunnel import Tunnel
 from arkflow_ray.runtime.clock import SystemClock
 from arkflow_ray.runtime.components import RegistryComponents
 from arkflow_ray.runtime.lease import Lease, LeaseWatch, monotonic_ms
 from arkflow_ray.runtime.lines import LineBuffer, Lines
 from arkflow_ray.runtime.os_process import OsProcess, this_process
 from arkflow_ray.runtime.report_pusher import ReportPusher
+from arkflow_ray.runtime.tunnel_calls import actor_calls, answer_put, answer_take
 
 if TYPE_CHECKING:  # fsspec is not for chains in ack mode
     from arkflow_ray.checkpoint.kept_objects import KeptObjects
@@ -42,7 +44,7 @@ if TYPE_CHECKING:  # fsspec is not for chains in ack mode
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may keep the GIL while another wants it: control stays quick (T1)."""
 
-CONCURRENCY_GROUPS = {"control": 8, "lines": 2, "run": 1}
+CONCURRENCY_GROUPS = {"control": 8, "lines": 2, "run": 1, "tunnel": 1_000}
 NO_GENERATION = Generation(0)
 
 
@@ -76,7 +78,8 @@ class Deployment:
     `secrets`: the values that the plan's references name; `folder`: where relative paths
     start (C8); `threads`: size of Arrow's pools in this process (R2). `channel_secret`: what
     the chains of this generation prove to each other (H2); `channel_folder`: where their Unix
-    sockets are, by name; `tcp`: some chain may be on another node. In checkpoint mode,
+    sockets are, by name; `tcp`: some chain may be on another node; `tunnel`: those of other nodes
+    are reached by calls of their actors instead (H6). In checkpoint mode,
     `checkpoint_root` is the URL below which the job's objects lie. `coordinator` is the actor that
     takes reports which cannot wait; without one they wait for the next question.
     """
@@ -92,6 +95,7 @@ class Deployment:
     channel_secret: bytes
     channel_folder: str
     tcp: bool = False
+    tunnel: bool = False
     checkpoint_root: str | None = None
     coordinator: Any = None
 
@@ -125,6 +129,7 @@ class ChainActor:
         self._generation = NO_GENERATION
         self._lines = LineBuffer(NO_GENERATION)
         self._host: ChainHost | None = None
+        self._tunnel: Tunnel | None = None
         self._opening: asyncio.Task[Deployed | ArkflowError] | None = None
         self._end: RunEnd | None = None
         self._channel_folder: str | None = None
@@ -175,14 +180,33 @@ class ChainActor:
         return await asyncio.shield(self._opening)
 
     async def connect(
-        self, generation: Generation, peers: Mapping[ChainId, Address]
+        self,
+        generation: Generation,
+        peers: Mapping[ChainId, Address],
+        actors: Mapping[ChainId, Any] | None = None,
     ) -> ArkflowError | None:
-        """Open the outgoing channels (D1); the error, which also ends the chain's `run`."""
+        """Open the outgoing channels (D1); the error, which also ends the chain's `run`.
+
+        `actors`: those of the peers that are reached through the tunnel (H6).
+        """
         self._lease.heard()
         host = self._hosted(generation)
         if host is None:
             return self._refusal(f"generation {generation} is not hosted here")
-        return await asyncio.to_thread(host.connect, peers)
+        calls = actor_calls(actors, generation) if actors else None
+        return await asyncio.to_thread(host.connect, peers, calls)
+
+    async def tunnel_put(
+        self, generation: Generation, connection: str, number: int, data: bytes
+    ) -> str | None:
+        """See `Tunnel.put`; another generation is refused (P2)."""
+        tunnel = self._tunnel if generation == self._generation else None
+        return await answer_put(tunnel, connection, number, data)
+
+    async def tunnel_take(self, generation: Generation, connection: str, number: int) -> bytes:
+        """See `Tunnel.take`; for another generation there is nothing."""
+        tunnel = self._tunnel if generation == self._generation else None
+        return await answer_take(tunnel, connection, number)
 
     async def run(self, generation: Generation) -> RunEnd:
         """Run the chain to its end; its completion is how a death is seen (D2).
@@ -237,7 +261,7 @@ class ChainActor:
 
     def _start(self, deployment: Deployment) -> None:
         # Ray calls each concurrency group in a thread of its own: the old chain goes first.
-        self._host, self._end = None, None
+        self._host, self._tunnel, self._end = None, None, None
         if self._pusher is not None:
             self._pusher.close()
         self._generation = deployment.generation
@@ -260,6 +284,7 @@ class ChainActor:
                 self._kept = _kept(deployment)
             self._pusher = _pusher(deployment.coordinator)
             components = RegistryComponents(deployment.secrets, lines, deployment.job)
+            tunnel = Tunnel(plan.chain) if deployment.tunnel else None
             host = ChainHost(
                 plan,
                 deployment.generation,
@@ -267,7 +292,7 @@ class ChainActor:
                 SystemClock(),
                 objects=objects,
                 kept=self._kept,
-                exchange=_exchange(deployment),
+                exchange=_exchange(deployment, tunnel),
                 push=self._pusher,
             )
             address = host.open(deployment.restored, deployment.channel_secret)
@@ -275,7 +300,7 @@ class ChainActor:
             if objects is not None:
                 objects.close()
             return error
-        self._host = host
+        self._host, self._tunnel = host, tunnel
         return Deployed(host.replay, host.commits, address)
 
     def _hosted(self, generation: Generation) -> ChainHost | None:
@@ -324,7 +349,7 @@ def _pusher(coordinator: Any) -> ReportPusher | None:
     return ReportPusher(coordinator.tell.options(num_returns=0).remote)
 
 
-def _exchange(deployment: Deployment) -> MakeExchange | None:
+def _exchange(deployment: Deployment, tunnel: Tunnel | None) -> MakeExchange | None:
     """What makes the channels of a chain that has any."""
     plan = deployment.plan
     if not plan.inputs and not plan.channels:
@@ -339,6 +364,7 @@ def _exchange(deployment: Deployment) -> MakeExchange | None:
             folder=channel_folder_path(deployment.channel_folder),
             node_ip=deployment.node_ip,
             tcp=deployment.tcp,
+            tunnel=tunnel,
         )
 
     return make

@@ -52,6 +52,7 @@ from arkflow_ray.runtime.chain_threads import ChainThreads
 from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.exchange import Exchange
 from arkflow_ray.runtime.channels.traffic import Inbox
+from arkflow_ray.runtime.channels.tunnel_ends import TunnelCalls
 from arkflow_ray.runtime.cpu_throttle import cpu_throttle, throttled
 from arkflow_ray.runtime.memory_watch import memory_watch
 
@@ -148,12 +149,19 @@ class ChainHost:
         )
         return address
 
-    def connect(self, peers: Mapping[ChainId, Address]) -> ArkflowError | None:
-        """Connect to the chains behind this one; blocks. An error also ends the chain."""
+    def connect(
+        self,
+        peers: Mapping[ChainId, Address],
+        calls: Mapping[ChainId, TunnelCalls] | None = None,
+    ) -> ArkflowError | None:
+        """Connect to the chains behind this one; blocks. An error also ends the chain.
+
+        `calls`: how those are called that are reached through a tunnel (H6).
+        """
         if self._exchange is None:
             return None
         try:
-            self._exchange.connect(peers)
+            self._exchange.connect(peers, calls=calls)
         except ChannelError as error:
             self._inbox.broken(error)
             return error

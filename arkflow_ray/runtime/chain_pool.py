@@ -8,6 +8,7 @@ that were prepared for the next plan, and those that it no longer needs.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Sequence as Seq
+from typing import Any
 
 from arkflow_kernel.errors import ArkflowError
 from arkflow_kernel.ids import ChainId
@@ -27,6 +28,16 @@ class ChainPool:
     def host(self, chain: ChainId) -> ChainProcess | None:
         """The process of a chain of the generation at work; None before it was made."""
         return self._hosts.get(chain)
+
+    def elsewhere(self, chain: ChainId, others: Iterable[ChainId]) -> dict[ChainId, Any]:
+        """The actors of those of the other chains that are on another node than this one (H6)."""
+        here = self._node(chain)
+        return {other: self._hosts[other].actor for other in others if self._node(other) != here}
+
+    def _node(self, chain: ChainId) -> str:
+        identity = self._hosts[chain].identity
+        assert identity is not None, "it has been deployed"
+        return identity.node_id
 
     @property
     def processes(self) -> tuple[ChainProcess, ...]:

@@ -123,11 +123,19 @@ class ChainProcess:
             raise deployed
         return deployed
 
-    async def connect(self, generation: Generation, peers: Mapping[ChainId, Address]) -> bool:
-        """Open the chain's outgoing channels. False: its `run` tells why not."""
+    async def connect(
+        self,
+        generation: Generation,
+        peers: Mapping[ChainId, Address],
+        actors: Mapping[ChainId, Any] | None = None,
+    ) -> bool:
+        """Open the chain's outgoing channels. False: its `run` tells why not.
+
+        `actors`: those of the peers that it reaches by calls (H6).
+        """
         seconds = CONNECT_ANSWER_TIMEOUT_S
         late = f"chain '{self.chain}' did not connect its channels within {seconds:.0f} s"
-        call = self.actor.connect.remote(generation, peers)
+        call = self.actor.connect.remote(generation, peers, actors)
         try:
             error: ArkflowError | None = await self._answer(call, seconds, late)
         except ActorLostError:
@@ -257,6 +265,8 @@ def _grouped(actor: type[ChainActor]) -> type[ChainActor]:
         report = ray.method(concurrency_group="control")(actor.report)
         take_lines = ray.method(concurrency_group="lines")(actor.take_lines)
         close_lines = ray.method(concurrency_group="lines")(actor.close_lines)
+        tunnel_put = ray.method(concurrency_group="tunnel")(actor.tunnel_put)
+        tunnel_take = ray.method(concurrency_group="tunnel")(actor.tunnel_take)
 
     Grouped.__name__ = Grouped.__qualname__ = actor.__name__
     return Grouped

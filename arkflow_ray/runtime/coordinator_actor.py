@@ -131,7 +131,8 @@ class CoordinatorActor:
         In checkpoint mode nothing is deployed for `hold_ms`: so long the chains of another
         coordinator may write, whose end could not be confirmed (D6).
         """
-        self._made_deployments = Deployments(self._graph.job, settings, own_handle())
+        graph = self._graph
+        self._made_deployments = Deployments(graph.job, settings, own_handle(), graph.by_calls)
         self._placement = open_placement(self._graph, settings)
         self._mailbox.attach()
         self._log.hold(hold_ms)
@@ -322,7 +323,8 @@ class CoordinatorActor:
         peers = {target: attempt.addresses[target] for target in targets}
         process = self._pool.host(chain)
         assert process is not None, "it has been deployed"
-        if peers and not await process.connect(attempt.generation, peers):
+        actors = self._pool.elsewhere(chain, peers) if self._graph.by_calls else None
+        if peers and not await process.connect(attempt.generation, peers, actors):
             return
         self._mailbox.post(ChainConnected(self._clock.moment(), command.token, chain))
 

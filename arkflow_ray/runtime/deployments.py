@@ -15,11 +15,15 @@ from arkflow_ray.runtime.job_settings import JobSettings
 
 @dataclass(frozen=True, slots=True)
 class Deployments:
-    """Of one coordinator; `coordinator` is its actor, None without Ray."""
+    """Of one coordinator; `coordinator` is its actor, None without Ray.
+
+    `by_calls`: chains of different nodes reach each other by calls of their actors (H6).
+    """
 
     job: JobId
     settings: JobSettings
     coordinator: Any = None
+    by_calls: bool = False
 
     def of(
         self,
@@ -44,7 +48,8 @@ class Deployments:
             channel_secret,
             settings.channel_folder,
             # Looked at anew each time: the cluster may have grown to take this job in.
-            tcp=bool(plan.inputs or plan.channels) and several_nodes(),
+            tcp=bool(plan.inputs or plan.channels) and not self.by_calls and several_nodes(),
+            tunnel=self.by_calls,
             checkpoint_root=settings.checkpoint_root,
             coordinator=self.coordinator,
         )

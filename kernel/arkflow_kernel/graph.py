@@ -73,6 +73,7 @@ def build_graph(job: JobSpec, stages_epochs: StagesEpochs = no_sink) -> Executio
         restart=_restart(job.restart),
         checkpoint=_checkpoint(job) if mode is Mode.CHECKPOINT else None,
         placement=placement_plan(job.placement),
+        by_calls=job.transport == "ray",
     )
 
 

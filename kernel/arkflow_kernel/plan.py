@@ -351,7 +351,7 @@ class CheckpointPlan:
 class ExecutionGraph:
     """The whole plan of a job: chains after fusion and the edges of the operator graph (G1, G5).
 
-    `checkpoint` is set exactly in checkpoint mode.
+    `checkpoint` is set exactly in checkpoint mode. `by_calls`: `transport: ray` (H6).
     """
 
     job: JobId
@@ -363,6 +363,7 @@ class ExecutionGraph:
     restart: RestartPlan = RestartPlan()
     checkpoint: CheckpointPlan | None = None
     placement: PlacementPlan = ANYWHERE
+    by_calls: bool = False
 
     def chain(self, chain: ChainId) -> ChainPlan:
         """The plan of one chain; KeyError if it is not of this job."""
