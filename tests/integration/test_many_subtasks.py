@@ -8,13 +8,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.cli_shop import Shop, await_status, opened
+from tests.integration.cli_shop import Program, Shop, await_status, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
@@ -91,16 +91,24 @@ def _all_at_work(status: dict[str, Any]) -> bool:
     return all(rows["read"]) and all(rows["counted"]) and status["checkpoints"]["last"] is not None
 
 
+def _until(shop: Shop, run: Program, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """The status that is wanted; an error with what the run said if it ends before."""
+    try:
+        return await_status(shop, wanted)
+    except AssertionError as error:
+        raise AssertionError(run.said()) from error
+
+
 def test_64_subtasks_on_four_nodes_come_to_work_in_time_save_their_state_and_stop(
     shop: Shop, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began_s = time.monotonic()
     run = shop.run("--address", address, ray=True)
-    running = await_status(shop, lambda status: status["state"] == "running")
+    running = _until(shop, run, lambda status: status["state"] == "running")
     deployed_s = time.monotonic() - began_s
     assert running["chains"] == SUBTASKS
     assert deployed_s < DEPLOYED_S, "the goal of this test, on two cores"
-    at_work = await_status(shop, _all_at_work)
+    at_work = _until(shop, run, _all_at_work)
     worked_s = time.monotonic() - began_s
     rows = _subtasks(at_work)
     assert [len(rows[name]) for name in ("read", "counted", "written")] == [16, 32, 16]
