@@ -1,6 +1,7 @@
 """Which process hosts which chain, over the generations (P1, K2). Processes are scripted."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,6 +28,8 @@ class Process:
     def __init__(self, chain: ChainPlan, number: int, trouble: Exception | None = None) -> None:
         self.plan, self.number, self._trouble = chain, number, trouble
         self.up = self.killed = self.released = self.dead = False
+        self.identity: Any = None
+        self.actor: Any = None
 
     @property
     def usable(self) -> bool:
@@ -105,6 +108,17 @@ def test_chains_go_where_most_of_their_state_is_and_new_ones_to_prepared_process
     assert len(pool.made) == 4
     pool.pool.release()
     assert pool.alive == {1, 2, 3, 4}
+
+
+def test_chains_of_other_nodes_are_told_by_their_actors() -> None:
+    """H6."""
+    pool = Pool()
+    pool.runs(deploy("a-0"), deploy("b-0"), deploy("c-0"))
+    for process, node in zip(pool.made, ("x", "y", "x"), strict=True):
+        process.identity, process.actor = SimpleNamespace(node_id=node), f"actor {process.number}"
+    a, b, c = map(ChainId, ("a-0", "b-0", "c-0"))
+    assert pool.pool.elsewhere(a, [b, c]) == {b: "actor 2"}
+    assert pool.pool.elsewhere(b, [c]) == {c: "actor 3"}
 
 
 def test_processes_that_the_next_plan_does_not_need_are_spare_until_they_are_released() -> None:

@@ -159,6 +159,8 @@ def test_a_cluster_that_grows_lets_chains_listen_on_the_network(
     assert not listens_on_tcp(sends, True, False)
     assert listens_on_tcp(sends, True, True)
     assert not listens_on_tcp(PLAN, True, True)
+    by_calls = replace(deployments, by_calls=True).of(sends, process, Generation(1))
+    assert (by_calls.tcp, by_calls.tunnel) == (False, True), "H6: nothing listens there"
 
 
 class Remote:
