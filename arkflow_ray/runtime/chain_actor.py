@@ -44,7 +44,8 @@ if TYPE_CHECKING:  # fsspec is not for chains in ack mode
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may keep the GIL while another wants it: control stays quick (T1)."""
 
-CONCURRENCY_GROUPS = {"control": 8, "lines": 2, "run": 1, "tunnel": 1_000}
+CONCURRENCY_GROUPS = {"control": 8, "lines": 2, "run": 1, "tunnel": 10_000}
+"""Of `tunnel` each connection has up to five calls that wait, and no other's may keep them out."""
 NO_GENERATION = Generation(0)
 
 
