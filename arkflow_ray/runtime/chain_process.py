@@ -34,8 +34,8 @@ from arkflow_ray.runtime.channels.exchange import CONNECT_TIMEOUT_S
 from arkflow_ray.runtime.placement import PLACEMENT_TIMEOUT_S, Seat
 from arkflow_ray.runtime.ray_errors import first_line
 
-START_TIMEOUT_S: Final = 60.0
-"""How long a new process may take to come up."""
+START_TIMEOUT_S: Final = 120.0
+"""How long a new process may take to come up: a node may start dozens of them at once."""
 
 ANSWER_TIMEOUT_S: Final = HEARTBEAT_TIMEOUT_MS / 1000
 """How long a process that is up may take for an answer that needs no work."""
