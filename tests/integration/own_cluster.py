@@ -49,7 +49,9 @@ class OwnCluster:
         taken = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "ARKFLOW_RAY_ADDRESS")
         found = {name: value for name, value in os.environ.items() if name not in taken}
         found |= {"HOME": str(self._home), "RAY_USAGE_STATS_ENABLED": "0"}
-        if token:
+        if not token:
+            found["RAY_NUM_REDIS_GET_RETRIES"] = "2"  # or Ray asks for 20 s, each second again
+        else:
             found |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token}
         return found
 

@@ -27,7 +27,7 @@ def test_without_a_file_and_a_command_it_says_what_is_missing(cli: Any) -> None:
     ran = cli()
     assert ran.code == 2
     assert ran.err == (
-        "Error: missing --config <FILE> (or run a subcommand: run, validate, explain, "
+        "Error: missing --config <FILE> (or run a subcommand: run, submit, validate, explain, "
         "components, schema)\n"
     )
     assert ran.out == ""
