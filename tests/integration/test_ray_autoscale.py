@@ -22,6 +22,9 @@ RATE, ROW_S = 200, 0.0055
 """Rows per second that the source offers, and how long a subtask works on each: one cannot do it,
 also where a busy machine keeps the source from its rate."""
 
+TWO = {"numbered": 2, "slow": 2, "kept": 2}
+"""They share a chain, so they change together."""
+
 JOB = """
 jobs:
   - id: {mode}-it
@@ -45,7 +48,7 @@ jobs:
             def slow(batch):
                 time.sleep(batch.num_rows * {row_s})
                 return batch
-      - {{id: kept, kind: sink, chain: false}}
+      - {{id: kept, kind: sink}}
     edges:
       - {{id: by-key, from: rows, to: numbered, partitioned: true}}
       - {{id: then, from: numbered, to: slow}}
@@ -96,10 +99,10 @@ def test_a_stage_that_is_too_busy_gets_another_subtask_and_one_that_is_observed_
     scaled = begun(start, tmp_path / "scaled", "on")
 
     done = until_decided(scaled, "done")
-    assert done.decision.parallelism == {"numbered": 2, "slow": 2}, done.decision.sentence
+    assert done.decision.parallelism == TWO, done.decision.sentence
     assert "'numbered' 1 -> 2: " in done.decision.sentence
     scaled.until(lambda: scaled.status.state is JobState.RUNNING)
-    assert scaled.status.parallelism == {"rows": 1, "numbered": 2, "slow": 2, "kept": 1}
+    assert scaled.status.parallelism == {"rows": 1, **TWO}
     scaled.until_saved()
     scaled.jobs.stop()
     scaled.ended(OutcomeKind.STOPPED)
@@ -110,7 +113,7 @@ def test_a_stage_that_is_too_busy_gets_another_subtask_and_one_that_is_observed_
     assert scaled.status.restarts == 0, causes(scaled.status)
 
     told = until_decided(observed, "told")
-    assert told.decision.parallelism == {"numbered": 2, "slow": 2}, told.decision.sentence
+    assert told.decision.parallelism == TWO, told.decision.sentence
     shown = json.loads(json.dumps(status_values(observed.job, "", told.at)))
     assert shown["autoscale"]["decision"]["text"].endswith("in mode `observe` nothing is done")
     assert shown["rescale"] is None
