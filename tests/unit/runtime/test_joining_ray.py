@@ -2,9 +2,10 @@
 
 import pytest
 import ray
+from ray.exceptions import AuthenticationError
 
 from arkflow_kernel.errors import ClusterError
-from arkflow_ray.runtime.ray_session import open_session
+from arkflow_ray.runtime.ray_session import join_session, open_session
 
 ADDRESS = "10.0.0.1:6379"
 NO_TOKEN = RuntimeError(
@@ -24,6 +25,8 @@ NO_TOKEN = RuntimeError(
 def test_the_reason_why_a_ray_is_not_joined_is_told(
     monkeypatch: pytest.MonkeyPatch, cause: Exception, told: str
 ) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+
     def refuse(**_: object) -> None:
         raise ConnectionError("Failed to connect to Ray cluster") from cause
 
@@ -31,3 +34,29 @@ def test_the_reason_why_a_ray_is_not_joined_is_told(
     with pytest.raises(ClusterError) as caught:
         open_session(ADDRESS, lambda _: None)
     assert caught.value.message.startswith(f"cannot reach Ray at '{ADDRESS}': {told}")
+
+
+def test_a_token_that_is_refused_and_one_that_is_missing_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    refused = ConnectionError("Failed to connect to Ray cluster")
+    refused.__cause__ = NO_TOKEN
+    told = {refused: "it refuses our token", AuthenticationError("no token"): "there is no token"}
+    for error, text in told.items():
+
+        def refuse(error: Exception = error, **_: object) -> None:
+            raise error
+
+        monkeypatch.setattr(ray, "init", refuse)
+        with pytest.raises(ClusterError, match=text) as caught:
+            join_session(ADDRESS, None, lambda _: None)
+        assert "RAY_AUTH_TOKEN or ~/.ray/auth_token" in caught.value.message
+
+
+def test_the_code_of_a_job_goes_with_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, object]] = []
+    monkeypatch.setattr(ray, "init", lambda **options: given.append(options))
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    join_session(ADDRESS, {"working_dir": "."}, lambda _: None).close()
+    assert given[0]["runtime_env"] == {"working_dir": "."}
