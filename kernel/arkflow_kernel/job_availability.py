@@ -87,7 +87,6 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
         _job(lambda j: j.rebalance is not None and j.rebalance.mode != "off", "rebalance"),
     ),
     Unavailable("`node_ids`", CLUSTERS, _job(lambda j: j.node_ids is not None, "node_ids")),
-    Unavailable("`transport: ray`", CLUSTERS, _job(lambda j: j.transport == "ray", "transport")),
 )
 """Features by what brings them."""
 

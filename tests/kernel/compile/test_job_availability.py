@@ -43,7 +43,6 @@ CASES = [
     ),
     (_with(rebalance={"mode": "auto"}), "rebalance", "clusters"),
     (_with(node_ids=["a"]), "node_ids", "clusters"),
-    (_with(transport="ray"), "transport", "clusters"),
 ]
 
 
@@ -68,6 +67,7 @@ def test_every_row_of_the_table_is_tested(job: Jobs) -> None:
     [
         _with(),
         _with(restart={"strategy": "none"}, transport="auto", rebalance={"mode": "off"}),
+        _with(transport="ray"),
         _with(delivery="best_effort"),
         _map(kind="aggregate", config={"type": "sql"}),
         _edge(type="forward"),

@@ -46,7 +46,6 @@ def test_what_comes_later_is_refused_with_that_sentence(
     [
         ("version: 1", "version: 1\n    rebalance: {mode: auto}", "jobs[0].rebalance"),
         ("version: 1", "version: 1\n    node_ids: [a]", "jobs[0].node_ids"),
-        ("version: 1", "version: 1\n    transport: ray", "jobs[0].transport"),
     ],
 )
 def test_what_comes_later_in_a_job_is_refused_with_that_sentence(
