@@ -41,6 +41,9 @@ PLACEMENT_TIMEOUT_S: Final = 20.0
 SLOTS_TIMEOUT_S: Final = 8.0
 """After so long without a place for slots, their chains are tried one by one."""
 
+LOOKS_MAX, LOOK_S = 40, 2.0
+"""So often, for so long, a group is waited for that Ray is still at work on."""
+
 _STRATEGY: Final = {
     Placing.COLOCATED: "SPREAD",
     Placing.PACK: "PACK",
@@ -68,6 +71,10 @@ class Cluster(Protocol):
 
     def is_ready(self, group: Any, timeout_s: float) -> bool:
         """Whether it is there in time."""
+        ...
+
+    def is_at_work_on(self, group: Any) -> bool:
+        """Whether it has not been found yet that something is missing for it."""
         ...
 
     def remove(self, group: Any) -> None:
@@ -110,6 +117,11 @@ class RayCluster:
     def is_ready(self, group: PlacementGroup, timeout_s: float) -> bool:
         """See `Cluster`."""
         return bool(group.wait(timeout_s))
+
+    def is_at_work_on(self, group: PlacementGroup) -> bool:
+        """See `Cluster`."""
+        told: dict[str, Any] = placement_group_table(group)
+        return told["stats"]["scheduling_state"] in ("QUEUED", "SCHEDULING_STARTED")
 
     def remove(self, group: PlacementGroup) -> None:
         """See `Cluster`."""
@@ -314,7 +326,12 @@ class Placement:
         cluster, labels = self._cluster, self._wanted.labels
         group = await asyncio.to_thread(cluster.reserve, bundles, strategy, labels)
         self._groups.append(group)
-        if await asyncio.to_thread(cluster.is_ready, group, timeout_s):
+        ready = await asyncio.to_thread(cluster.is_ready, group, timeout_s)
+        for _ in range(LOOKS_MAX):  # where dozens of workers start, it is slow, and lacks nothing
+            if ready or not await asyncio.to_thread(cluster.is_at_work_on, group):
+                break
+            ready = await asyncio.to_thread(cluster.is_ready, group, LOOK_S)
+        if ready:
             return group
         self._groups.remove(group)
         await asyncio.to_thread(cluster.remove, group)

@@ -38,9 +38,13 @@ class Group:
 
 @dataclass
 class Nodes:
-    """A cluster whose nodes have so many CPUs each; a group is there at once, or never."""
+    """A cluster whose nodes have so many CPUs each; a group is there at once, or never.
+
+    It does not say before so many looks whether one is.
+    """
 
     cpus: list[float]
+    slow: int = 0
     groups: list[Group] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
@@ -56,6 +60,9 @@ class Nodes:
 
     def is_ready(self, group: Group, timeout_s: float) -> bool:
         """Greatest bundles first, each on the node that has most left."""
+        self.slow -= 1
+        if self.slow >= 0:
+            return False
         left = sorted(self.cpus)
         for bundle in sorted(group.bundles, key=lambda each: -each["CPU"]):
             left.sort()
@@ -65,6 +72,9 @@ class Nodes:
             if group.strategy == "STRICT_SPREAD":
                 left.pop()
         return True
+
+    def is_at_work_on(self, group: Group) -> bool:
+        return self.slow >= 0
 
     def remove(self, group: Group) -> None:
         group.removed = True
@@ -113,6 +123,13 @@ def test_chains_that_are_placed_at_once_are_one_group_with_a_bundle_for_each_slo
     [group] = cluster.groups
     assert (group.bundles, group.strategy) == ([{"CPU": 3.0}], "SPREAD")
     assert cluster.log == ["removed what was left"]
+
+
+def test_a_group_that_ray_is_still_at_work_on_is_waited_for() -> None:
+    cluster = Nodes([4.0, 4.0], slow=5)
+    asyncio.run(seated(placement(cluster), LINE))
+    assert len(cluster.groups) == 1
+    assert cluster.slow < 0
 
 
 @pytest.mark.parametrize(
