@@ -23,7 +23,7 @@ FAST_TESTS := $(wildcard tests/unit tests/kernel tests/simulation tests/tidy)
 SLOW_TESTS := $(wildcard tests/conformance tests/integration tests/chaos)
 LOWER_TESTS := $(wildcard tests/unit tests/kernel)
 
-# The fast tests share nothing and start no Ray; a file stays on one process.
+# Fast tests start no Ray, and the others one for each of the two processes; a file stays on one.
 PARALLEL := -n 2 --dist loadfile
 
 define make_venv
@@ -70,7 +70,7 @@ coverage: $(VENV)/.installed
 	$(BIN)/pytest -q $(PARALLEL) -m slow $(FAST_TESTS)
 
 slow: $(VENV)/.installed
-	$(BIN)/pytest -q $(SLOW_TESTS)
+	$(BIN)/pytest -q $(PARALLEL) $(SLOW_TESTS)
 
 wheel: $(VENV)/.installed
 	$(BIN)/pytest -q tests/integration/test_wheel.py
