@@ -219,7 +219,7 @@ def test_a_sink_that_stands_still_is_told_and_the_job_goes_on_when_it_moves(star
     assert (running.status.state, running.status.restarts) == (JobState.RUNNING, 0)
 
 
-def test_a_chain_that_cannot_be_placed_says_what_the_cluster_lacks(
+def test_a_job_that_cannot_be_placed_says_what_the_cluster_lacks_for_all_of_its_chains(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P6."""
@@ -227,4 +227,4 @@ def test_a_chain_that_cannot_be_placed_says_what_the_cluster_lacks(
     outcome = start(ENDLESS + "    restart: {strategy: none}\n").end().outcome
     assert outcome is not None
     assert isinstance(outcome.error, ResourceError), outcome
-    assert "cannot be placed: it needs 1000 CPU, and of the " in outcome.error.message
+    assert "cannot be placed: it needs 3000 CPU, and of the " in outcome.error.message
