@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from arkflow_kernel.limits import MIB
 from arkflow_ray.components.codecs.json_types import Scalar
 
 Scan = Callable[..., bool]
@@ -24,7 +25,7 @@ characters; UTF-8 is not looked at.
 SCANNED: Final = (Scalar.INT, Scalar.STRING, Scalar.FLOAT, Scalar.BOOL)
 """What a value can be; `kinds` are indexes of it."""
 
-LOAD_AFTER_BYTES: Final = 64 * 1024 * 1024
+LOAD_AFTER_BYTES: Final = 64 * MIB
 """So much is read without; a loop of half the cost has then earned what loading it costs."""
 
 _log = logging.getLogger(__name__)

@@ -130,9 +130,14 @@ class _Layout:
         self.kinds = [root.fields[name] for name in names]
         self._keys = [b'"' + name.encode() + b'":' for name in names]
         self._slots = 2 * len(names) + 2 * self.kinds.count(Scalar.STRING)
-        self._colon_gap = b" " * line[1 + len(self._keys[0]) :].startswith(b" ")
+        gap = b" " * line[1 + len(self._keys[0]) :].startswith(b" ")
         second = line.find(self._keys[1]) if len(names) > 1 else 0
         self._comma = b", " if second > 0 and line[second - 1] == _SPACE else b","
+        quotes = [b'"' * (kind is Scalar.STRING) for kind in self.kinds]
+        before = [b"{", *(quote + self._comma for quote in quotes[:-1])]
+        self._leads = [len(each) for each in before]
+        fields = zip(before, self._keys, quotes, strict=True)
+        self._due = [*(b + key + gap + quote for b, key, quote in fields), quotes[-1] + b"}"]
 
     def fields(self) -> Iterator[tuple[str, JsonType]]:
         """Name and type of each field, in the order of the lines."""
@@ -140,15 +145,9 @@ class _Layout:
 
     def due(self) -> tuple[_Bytes, Places, Places]:
         """What stands before each value and behind the last, joined; its edges; the kinds."""
-        pieces, before = [], b"{"
-        for key, kind in zip(self._keys, self.kinds, strict=True):
-            quote = b'"' * (kind is Scalar.STRING)
-            pieces.append(before + key + self._colon_gap + quote)
-            before = quote + self._comma
-        pieces.append(quote + b"}")
-        edges = np.cumsum([0, *map(len, pieces)])
+        edges = np.cumsum([0, *map(len, self._due)])
         kinds = np.array([SCANNED.index(kind) for kind in self.kinds], np.int64)
-        return np.frombuffer(b"".join(pieces), np.uint8), edges, kinds
+        return np.frombuffer(b"".join(self._due), np.uint8), edges, kinds
 
     def values(
         self, data: _Bytes, starts: Places, ends: Places
@@ -162,20 +161,18 @@ class _Layout:
         if keys is None:
             return None
         found: list[tuple[Places, Places]] = []
-        before = b"{"
-        for i, (key, kind) in enumerate(zip(self._keys, self.kinds, strict=True)):
-            is_text = kind is Scalar.STRING
-            due = key + self._colon_gap + b'"' * is_text
-            if not _is_at(data, keys[i] - len(before), before + due):
+        for i, kind in enumerate(self.kinds):
+            is_text, due = kind is Scalar.STRING, self._due[i]
+            begin = keys[i] - self._leads[i]
+            if not _is_at(data, begin, due):
                 return None
             last = i + 1 == len(keys)
-            first = keys[i] + len(due)
+            first = begin + len(due)
             end = (ends - 1 if last else keys[i + 1] - len(self._comma)) - is_text
             if not (end >= first if is_text else end > first).all():
                 return None
             if last and is_text and not (data.take(end, mode="clip") == _QUOTE).all():
                 return None
-            before = b'"' * is_text + self._comma
             found.append((first, end))
         return found
 
