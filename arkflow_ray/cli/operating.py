@@ -5,16 +5,14 @@ Only names and options; the work is in `doors.py`, `following.py`, `rescaling.py
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from arkflow_ray.cli.exits import command
 from arkflow_ray.cli.places import AddressOption, ClusterOption, Where
-
-DEFAULT_TIMEOUT_S: Final = 660.0
-"""A round may take ten minutes before it fails (B5); then there is an answer."""
+from arkflow_ray.door.messages import DONE_WITHIN_S
 
 operating = typer.Typer(rich_markup_mode=None)
 
@@ -116,7 +114,7 @@ def stop_command(
     ] = None,
     address: AddressOption = None,
     cluster: ClusterOption = None,
-    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    timeout: TimeoutOption = DONE_WITHIN_S,
     as_json: JsonOption = False,
 ) -> int:
     """Stop a running JOB in order, and wait until it has stopped.
@@ -137,7 +135,7 @@ def cancel_command(
     job: JobArgument,
     address: AddressOption = None,
     cluster: ClusterOption = None,
-    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    timeout: TimeoutOption = DONE_WITHIN_S,
     as_json: JsonOption = False,
 ) -> int:
     """End a running JOB now, as two Ctrl-C do: what is not confirmed is given up.
@@ -158,7 +156,7 @@ def savepoint_command(
     ] = None,
     address: AddressOption = None,
     cluster: ClusterOption = None,
-    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    timeout: TimeoutOption = DONE_WITHIN_S,
     as_json: JsonOption = False,
 ) -> int:
     """Make a savepoint of a running JOB, which goes on; print where it lies."""
@@ -181,7 +179,7 @@ def rescale_command(
     ] = False,
     address: AddressOption = None,
     cluster: ClusterOption = None,
-    timeout: TimeoutOption = DEFAULT_TIMEOUT_S,
+    timeout: TimeoutOption = DONE_WITHIN_S,
     as_json: JsonOption = False,
 ) -> int:
     """Give operators of a running JOB another number of subtasks, without losing a row.
@@ -221,4 +219,4 @@ def checkpoints_command(
     return list_checkpoints(job, where, config=config, root=root, as_json=as_json)
 
 
-__all__ = ["DEFAULT_TIMEOUT_S", "operating"]
+__all__ = ["operating"]

@@ -15,11 +15,10 @@ from arkflow_ray.cluster.submission import Submission
 from arkflow_ray.config.issues import LoadError, LocatedIssue
 from arkflow_ray.door.messages import (
     BadRequestError,
-    DoorError,
     NotReachableError,
-    RefusedError,
     Request,
     WaitedTooLongError,
+    refusal,
     request_line,
 )
 from arkflow_ray.runtime.detached_actors import (
@@ -113,7 +112,7 @@ class ClusterJobs:
         while True:
             stand = self._call(job, deadline_s, on_progress, "ask", key, line)
             if "error" in stand:
-                raise _refusal(stand["error"])
+                raise refusal(stand["error"])
             if "result" in stand:
                 result: dict[str, Any] = stand["result"]
                 return result
@@ -193,13 +192,6 @@ class ClusterJobs:
 def _check_time(deadline_s: float | None) -> None:
     if deadline_s is not None and time.monotonic() >= deadline_s:
         raise WaitedTooLongError("not done in the time given")
-
-
-def _refusal(error: Mapping[str, Any]) -> DoorError:
-    kind, message = str(error["type"]), str(error["message"])
-    if kind == BadRequestError.__name__:
-        return BadRequestError(message)
-    return RefusedError(message, kind)
 
 
 def _not_started(end: Mapping[str, Any]) -> ArkflowError:

@@ -8,10 +8,7 @@ from arkflow_ray.cluster.cluster_jobs import ClusterJobs
 from arkflow_ray.cluster.connection import Connection
 from arkflow_ray.cluster.job_runner import OVER
 from arkflow_ray.cluster.target import Target, the_target
-from arkflow_ray.door.messages import Request, WaitedTooLongError
-
-ANSWER_S: Final = 660.0
-"""A round may take ten minutes before it fails (B5); then there is an answer."""
+from arkflow_ray.door.messages import DONE_WITHIN_S, Request, WaitedTooLongError
 
 LOOK_S: Final = 0.5
 """Between two looks at a job that is waited for."""
@@ -37,21 +34,21 @@ class JobHandle:
         return self._ask(Request("status"), None)
 
     def stop(
-        self, *, drain: bool = False, savepoint: str | None = None, timeout_s: float = ANSWER_S
+        self, *, drain: bool = False, savepoint: str | None = None, timeout_s: float = DONE_WITHIN_S
     ) -> dict[str, Any]:
         """Stop in order and wait for it; its `outcome`, `checkpoint`, and the savepoint's `url`."""
         return self._ask(Request("stop", drain, savepoint), timeout_s)
 
-    def cancel(self, *, timeout_s: float = ANSWER_S) -> dict[str, Any]:
+    def cancel(self, *, timeout_s: float = DONE_WITHIN_S) -> dict[str, Any]:
         """End it now and wait for it; `job`, `outcome`, `checkpoint`."""
         return self._ask(Request("cancel"), timeout_s)
 
-    def savepoint(self, name: str, *, timeout_s: float = ANSWER_S) -> str:
+    def savepoint(self, name: str, *, timeout_s: float = DONE_WITHIN_S) -> str:
         """Make a savepoint while the job goes on; its URL."""
         return str(self._ask(Request("savepoint", savepoint=name), timeout_s)["url"])
 
     def rescale(
-        self, parallelism: Mapping[str, int], *, timeout_s: float = ANSWER_S
+        self, parallelism: Mapping[str, int], *, timeout_s: float = DONE_WITHIN_S
     ) -> dict[str, Any]:
         """Give operators another number of subtasks and wait until the new plan is at work."""
         return self._ask(Request("rescale", parallelism=dict(parallelism)), timeout_s)
@@ -109,4 +106,4 @@ def _pages(jobs: ClusterJobs, job: str) -> Iterator[str]:
         page = jobs.logs(job, after)
 
 
-__all__ = ["ANSWER_S", "JobHandle", "find_job"]
+__all__ = ["JobHandle", "find_job"]

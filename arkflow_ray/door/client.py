@@ -16,13 +16,12 @@ from arkflow_ray.door.listener import connect, peer
 from arkflow_ray.door.messages import (
     ANSWER_BYTES_MAX,
     SILENCE_S,
-    BadRequestError,
     NotReachableError,
-    RefusedError,
     Request,
     SeveralRunsError,
     WaitedTooLongError,
     parse_message,
+    refusal,
     request_line,
 )
 
@@ -93,7 +92,7 @@ def ask(
             if "progress" in message:
                 on_progress(str(message["progress"]))
             elif isinstance(message.get("error"), dict):
-                raise _refusal(message["error"])
+                raise refusal(message["error"])
             elif isinstance(message.get("result"), dict):
                 result: dict[str, Any] = message["result"]
                 return result
@@ -160,13 +159,6 @@ class _Lines:
     def _lost(self, reason: str) -> NotReachableError:
         job, pid = self._door.name.stem, self._door.pid
         return NotReachableError(f"job '{job}' (process {pid}) does not answer: {reason}")
-
-
-def _refusal(error: dict[str, Any]) -> BadRequestError | RefusedError:
-    kind, message = str(error.get("type", "")), str(error.get("message", ""))
-    if kind == BadRequestError.__name__:
-        return BadRequestError(message)
-    return RefusedError(message, kind)
 
 
 def _living(path: Path) -> int | None:

@@ -137,36 +137,6 @@ class _Savepoint:
         return Progress(progress_text(self._running.status()))
 
 
-class _Stop:
-    """Waits until the job is over, and its savepoint told if it was to make one."""
-
-    def __init__(self, running: RunningJob, savepoint: str | None) -> None:
-        self._running = running
-        self._savepoint = savepoint
-
-    def look(self) -> Answer | Progress:
-        outcome = self._running.outcome
-        status = self._running.status()
-        if outcome is None:
-            return Progress(progress_text(status))
-        job = self._running.job
-        if outcome.error is not None:
-            return Answer(error=(type(outcome.error).__name__, outcome.error.message))
-        if outcome.kind not in (OutcomeKind.FINISHED, OutcomeKind.STOPPED):
-            text = f"it was {outcome.kind.value}, not stopped in order"
-            return Answer(error=("ComponentError", text))
-        url = None if self._savepoint is None else _told(self._running, self._savepoint)
-        if self._savepoint is not None and not isinstance(url, str):
-            reason = url.message if isinstance(url, ArkflowError) else "it was over before"
-            text = f"it {_has_ended(outcome.kind)}, but there is no savepoint: {reason}"
-            return Answer(error=("StoreError", text))
-        checkpoint = None if status.checkpoints is None else int(status.checkpoints.last) or None
-        result = {"job": str(job), "outcome": outcome.kind.value, "checkpoint": checkpoint}
-        if self._savepoint is not None:
-            result |= {"savepoint": self._savepoint, "url": url}
-        return Answer(result)
-
-
 class _Cancel:
     """Waits until the job is over, however it ends."""
 
@@ -183,6 +153,31 @@ class _Cancel:
         checkpoint = None if status.checkpoints is None else int(status.checkpoints.last) or None
         result = {"outcome": outcome.kind.value, "checkpoint": checkpoint}
         return Answer({"job": str(self._running.job)} | result)
+
+
+class _Stop(_Cancel):
+    """Waits until the job is over in order, and its savepoint told if it was to make one."""
+
+    def __init__(self, running: RunningJob, savepoint: str | None) -> None:
+        super().__init__(running)
+        self._savepoint = savepoint
+
+    def look(self) -> Answer | Progress:
+        over = super().look()
+        outcome = self._running.outcome
+        if not isinstance(over, Answer) or over.result is None or outcome is None:
+            return over
+        if outcome.kind not in (OutcomeKind.FINISHED, OutcomeKind.STOPPED):
+            text = f"it was {outcome.kind.value}, not stopped in order"
+            return Answer(error=("ComponentError", text))
+        if self._savepoint is None:
+            return over
+        url = _told(self._running, self._savepoint)
+        if not isinstance(url, str):
+            reason = url.message if isinstance(url, ArkflowError) else "it was over before"
+            text = f"it {_has_ended(outcome.kind)}, but there is no savepoint: {reason}"
+            return Answer(error=("StoreError", text))
+        return Answer(over.result | {"savepoint": self._savepoint, "url": url})
 
 
 class _Rescale:

@@ -33,6 +33,11 @@ ALIVE_S: Final = 2.0
 SILENCE_S: Final = 10.0
 """A door that says nothing for so long does not answer."""
 
+DONE_WITHIN_S: Final = 660.0
+"""How long a caller waits who says nothing else: a round may take ten minutes before it fails (B5);
+then there is an answer.
+"""
+
 NAME_CHARS_MAX: Final = 128
 
 Command = Literal["status", "stop", "cancel", "savepoint", "rescale"]
@@ -132,6 +137,14 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def refusal(error: Mapping[str, Any]) -> BadRequestError | RefusedError:
+    """What a job's `error` means for its caller."""
+    kind, message = str(error.get("type", "")), str(error.get("message", ""))
+    if kind == BadRequestError.__name__:
+        return BadRequestError(message)
+    return RefusedError(message, kind)
+
+
 def parse_request(line: bytes) -> Request:
     """The request that a line holds; `BadRequestError` if it is none."""
     fields = parse_message(line)
@@ -195,6 +208,7 @@ def _typed(value: object, kind: type[Any], key: str) -> Any:
 __all__ = [
     "ALIVE_S",
     "ANSWER_BYTES_MAX",
+    "DONE_WITHIN_S",
     "NAME_CHARS_MAX",
     "REQUEST_BYTES_MAX",
     "SILENCE_S",
@@ -211,5 +225,6 @@ __all__ = [
     "name_fault",
     "parse_message",
     "parse_request",
+    "refusal",
     "request_line",
 ]
