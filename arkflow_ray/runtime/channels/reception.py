@@ -1,9 +1,10 @@
 """Takes connections in: accepts, shakes hands, refuses (H1, H2). Lives in the I/O thread alone.
 
-Who has not proved anything yet is one of at most `UNAUTHENTICATED_MAX`, for `HANDSHAKE_TIMEOUT_S`.
-When all places are taken, the oldest that has not even said a proved hello makes room, so clients
-that say nothing do not keep the job's own chains out. Once every source is connected, nobody else
-is expected and the listeners are closed.
+Who has not proved anything yet has one of a bounded number of places, for `HANDSHAKE_TIMEOUT_S`:
+one for each source that is still missing, since all may come at once and a connection may be there
+before its hello, and `UNAUTHENTICATED_MAX` more. When all are taken, the oldest that has not even
+said a proved hello makes room, so clients that say nothing do not keep the job's own chains out.
+Once every source is connected, nobody else is expected and the listeners are closed.
 """
 
 import os
@@ -99,7 +100,8 @@ class Reception:
 
     def _accept(self, listener: socket.socket, _: int) -> None:
         for _ in range(UNAUTHENTICATED_MAX):
-            if len(self._guests) >= UNAUTHENTICATED_MAX and not self._make_room():
+            places = UNAUTHENTICATED_MAX + len(self._missing)
+            if len(self._guests) >= places and not self._make_room():
                 self._pause()
                 return
             try:

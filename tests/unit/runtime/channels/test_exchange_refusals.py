@@ -164,6 +164,22 @@ def test_a_hundred_silent_clients_keep_no_source_out(chains: "Chains") -> None:
     assert target.statistics().refused["crowded_out"] >= 36
 
 
+def test_sources_that_all_come_at_once_and_speak_late_are_all_let_in(chains: "Chains") -> None:
+    """Each connects before the first has said its hello: none of them crowds another one out."""
+    plans = [channel_plan(f"e-{i}", f"s-{i}", "b-0", number=i) for i in range(80)]
+    target, _ = chains.target(*plans)
+    address = target.listen(chains.secret)
+    with contextlib.ExitStack() as all_of_them:
+        clients = [all_of_them.enter_context(_knock(address)) for _ in plans]
+        connectors = [Connector(chains.secret, _pair(source=plan.source)) for plan in plans]
+        for client, connector in zip(clients, connectors, strict=True):
+            client.sendall(connector.hello())
+        for client, connector in zip(clients, connectors, strict=True):
+            client.sendall(connector.proof(client.recv(ANSWER_BYTES, socket.MSG_WAITALL)))
+            assert client.recv(len(PING_FRAME), socket.MSG_WAITALL) == PING_FRAME
+    assert target.statistics().refused == {}
+
+
 def test_a_client_that_says_nothing_is_closed_in_time(
     chains: "Chains", monkeypatch: pytest.MonkeyPatch
 ) -> None:
