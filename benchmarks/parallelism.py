@@ -17,6 +17,7 @@ import os
 import pathlib
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -144,7 +145,7 @@ def _rate(job: Any, seconds: float) -> float:
 def _rate_and_cores(job: Any, seconds: float) -> tuple[float, dict[str, float]]:
     """Between two reports, which come once a second."""
     begun_s, first, before = _next_report(job)
-    fair_share.time.sleep(seconds)
+    time.sleep(seconds)
     ended_s, last, after = _next_report(job)
     took_s = ended_s - begun_s
     cores = {name: (after[name] - before[name]) / 1000 / took_s for name in after}
@@ -155,7 +156,7 @@ def _next_report(job: Any) -> tuple[float, int, dict[str, int]]:
     before = _rows(job)
     fair_share.wait_for("a report", lambda: _rows(job) != before)
     usage = {str(name): each.cpu_ms for name, each in job.status().usage.items()}
-    return fair_share.time.monotonic(), _rows(job), usage
+    return time.monotonic(), _rows(job), usage
 
 
 def main() -> None:

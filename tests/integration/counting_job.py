@@ -4,7 +4,7 @@ what must hold when it is stopped."""
 from pathlib import Path
 from typing import Any, Final
 
-from tests.integration.numbered_rows import expected, write_input, written
+from tests.integration.numbered_rows import FILES, expected, write_input, written
 from tests.integration.watched_job import WatchedJob
 
 ROWS: Final = 60_000
@@ -12,7 +12,8 @@ ROWS: Final = 60_000
 
 KEYS: Final = 11
 
-JOB: Final = """
+JOB: Final = (
+    """
 jobs:
   - id: counted
     version: 1
@@ -28,24 +29,16 @@ jobs:
       - {{id: to-file, from: numbered, to: kept}}
     checkpoint: {{object_store_uri: "file://{folder}/store", interval_ms: 1000}}
     restart: {{strategy: fixed, initial_ms: 10}}
-    sources:
-      - operator_id: rows
-        input_type: file
-        config:
-          input_type: {{type: json, path: {folder}/in.jsonl}}
-          batch_rows: 20
-          rows_per_second: 200
-        time: {{mode: processing_time}}
-    sinks:
-      - {{operator_id: kept, output_type: file, config: {{path: {folder}/out, format: json}}}}
 """
+    + FILES
+)
 
 
 def counting_file(folder: Path) -> Path:
     """The file of the job, with its input."""
     write_input(folder, ROWS, KEYS)
     file = folder / "job.yaml"
-    file.write_text(JOB.format(folder=folder))
+    file.write_text(JOB.format(folder=folder, rate=200))
     return file
 
 

@@ -2,11 +2,29 @@
 
 import json
 from pathlib import Path
+from typing import Final
 
 from tests.integration.published_rows import rows_in
 
 Placed = tuple[int, int, int]
 """A row's number, its key, and its place among the rows of the key, from 1."""
+
+
+FILES: Final = """\
+    sources:
+      - operator_id: rows
+        input_type: file
+        config:
+          input_type: {{type: json, path: {folder}/in.jsonl}}
+          batch_rows: 20
+          rows_per_second: {rate}
+        time: {{mode: processing_time}}
+    sinks:
+      - {{operator_id: kept, output_type: file, config: {{path: {folder}/out, format: json}}}}
+"""
+"""What a job says of its source `rows` and its sink `kept`: from `in.jsonl` to `out`, both in
+`folder`, at `rate` rows a second.
+"""
 
 
 def write_input(folder: Path, rows: int, keys: int) -> None:
@@ -25,4 +43,4 @@ def written(folder: Path) -> list[Placed]:
     return [(row["n"], row["k"], row["place"]) for row in rows_in(folder / "out")]
 
 
-__all__ = ["Placed", "expected", "write_input", "written"]
+__all__ = ["FILES", "Placed", "expected", "write_input", "written"]

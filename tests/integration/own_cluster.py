@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests.integration.processes import in_session
+
 PATIENCE: Final = 3
 START_S: Final = 60.0
 END_S: Final = 30.0
@@ -77,7 +79,7 @@ class OwnCluster:
         if self._process is None:
             return
         deadline_s = time.monotonic() + END_S
-        while members := _session_members(self._process.pid):
+        while members := in_session(self._process.pid):
             for pid in members:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -102,17 +104,6 @@ class OwnCluster:
                 return True
             time.sleep(0.1)
         return False
-
-
-def _session_members(leader: int) -> list[int]:
-    """Processes of a session that have not ended."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            state, _, _, session = stat.read_text().rpartition(") ")[2].split()[:4]
-            if int(session) == leader and state != "Z":
-                found.append(int(stat.parent.name))
-    return found
 
 
 def _free_port() -> int:

@@ -16,6 +16,7 @@ import pytest
 
 import arkflow_ray
 from arkflow_ray.attached import CLOSED_NOTE, STARTING_NOTE, STOPPING_NOTE
+from tests.integration.processes import command_line, in_session
 
 ENDLESS = """\
 streams:
@@ -87,17 +88,8 @@ def printed(program: Program) -> str:
 
 def running(program: Program) -> list[str]:
     """Command lines of what runs in the program's session."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                # Field 6 of stat is the session; the second field, in brackets, may hold spaces.
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if int(fields[3]) == program.pid and fields[0] != "Z":
-                    found.append((folder / "cmdline").read_text())
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-    return found
+    found = map(command_line, in_session(program.pid))
+    return [line for line in found if line is not None]
 
 
 def until(condition: Callable[[], bool]) -> None:

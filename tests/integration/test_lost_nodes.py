@@ -7,8 +7,6 @@ What must hold each time: every row is in the exactly-once sink once, numbered w
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,47 +15,29 @@ from typing import Final
 
 import pytest
 
+from tests.integration.cluster_process import ClusterProcess
 from tests.integration.counting_job import assert_stops_with_every_row_once, counting_file
+from tests.integration.processes import family, parent_of
 from tests.integration.running_jobs import alive
-from tests.integration.watched_job import (
-    DEADLINE_S,
-    REPOSITORY,
-    WatchedJob,
-    family,
-    parent_of,
-    until,
-)
+from tests.integration.watched_job import DEADLINE_S, WatchedJob, until
 
 pytestmark = pytest.mark.timeout(600)
 
 AWAY_S: Final = 30.0
 
 
-class Nodes:
+class Nodes(ClusterProcess):
     """The cluster: its address, its GCS, the raylets of its workers."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.integration.node_cluster"]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-        )
-        self._hear()
+        super().__init__("node_cluster", DEADLINE_S)
+        self._hear(self.first)
 
     def mend(self) -> None:
         """Start what is missing of its workers."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        self._hear()
+        self._hear(self.ask())
 
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate(timeout=DEADLINE_S)
-
-    def _hear(self) -> None:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the cluster did not come up"
+    def _hear(self, line: str) -> None:
         told = json.loads(line)
         self.address: str = told["address"]
         self.gcs: int = told["gcs"]
@@ -67,9 +47,8 @@ class Nodes:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Nodes]:
     """The cluster of all tests here."""
-    found = Nodes()
-    yield found
-    found.close()
+    with Nodes() as found:
+        yield found
 
 
 @pytest.fixture

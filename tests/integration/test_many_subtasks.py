@@ -7,8 +7,6 @@ does nothing else: `ARKFLOW_MANY_SUBTASKS=1 pytest tests/integration/test_many_s
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.integration.cli_shop import Program, Shop, await_status, opened
+from tests.integration.cluster_process import ClusterProcess
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,7 +26,6 @@ pytestmark = [
     ),
 ]
 
-REPOSITORY = Path(__file__).parents[2]
 READING, COUNTING, WRITING = 16, 32, 16
 SUBTASKS = READING + COUNTING + WRITING
 DEPLOYED_S = 120.0
@@ -68,15 +66,8 @@ jobs:
 @pytest.fixture
 def address() -> Iterator[str]:
     """Of a cluster of four nodes."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.four_nodes"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
-    )  # fmt: skip
-    assert process.stdout is not None
-    found = process.stdout.readline().strip()
-    assert found, "the cluster did not come up"
-    yield found
-    process.communicate(timeout=CLUSTER_ENDS_S)
+    with ClusterProcess("four_nodes", CLUSTER_ENDS_S) as cluster:
+        yield cluster.first
 
 
 @pytest.fixture

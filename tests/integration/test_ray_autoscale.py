@@ -10,7 +10,7 @@ import pytest
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_ray.door.job_status import status_values
 from arkflow_ray.runtime.autoscaling import Decided
-from tests.integration.numbered_rows import expected, write_input, written
+from tests.integration.numbered_rows import FILES, expected, write_input, written
 from tests.integration.running_jobs import Running, Start, causes
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
@@ -25,7 +25,8 @@ also where a busy machine keeps the source from its rate."""
 TWO = {"numbered": 2, "slow": 2, "kept": 2}
 """They share a chain, so they change together."""
 
-JOB = """
+JOB = (
+    """
 jobs:
   - id: {mode}-it
     version: 1
@@ -56,17 +57,9 @@ jobs:
     autoscale: {{mode: "{mode}", max: 2, cooldown_ms: 600000}}
     channel: {{capacity: 8}}
     checkpoint: {{object_store_uri: "{folder}/store", interval_ms: 500}}
-    sources:
-      - operator_id: rows
-        input_type: file
-        config:
-          input_type: {{type: json, path: {folder}/in.jsonl}}
-          batch_rows: 20
-          rows_per_second: {rate}
-        time: {{mode: processing_time}}
-    sinks:
-      - {{operator_id: kept, output_type: file, config: {{path: {folder}/out, format: json}}}}
 """
+    + FILES
+)
 
 
 def begun(start: Start, folder: pathlib.Path, mode: str) -> Running:

@@ -14,7 +14,7 @@ from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.runtime import coordinator_process
 from arkflow_ray.runtime.ephemeral_root import PREFIX
-from tests.integration.numbered_rows import expected, write_input, written
+from tests.integration.numbered_rows import FILES, expected, write_input, written
 from tests.integration.running_jobs import DEADLINE_S, Running, Start, alive, causes
 
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
 CHAINS = ("rows-0", "numbered-0", "numbered-1", "kept-0")
 ROWS, KEYS = 3_000, 7
 
-COUNTED = """
+COUNTED = (
+    """
 jobs:
   - id: counted
     version: 1
@@ -40,17 +41,9 @@ jobs:
       - {{id: to-file, from: numbered, to: kept}}
     state: {{backend: embedded_kv, durability: {durability}}}
     {checkpoint}
-    sources:
-      - operator_id: rows
-        input_type: file
-        config:
-          input_type: {{type: json, path: {folder}/in.jsonl}}
-          batch_rows: 20
-          rows_per_second: {rate}
-        time: {{mode: processing_time}}
-    sinks:
-      - {{operator_id: kept, output_type: file, config: {{path: {folder}/out, format: json}}}}
 """
+    + FILES
+)
 
 
 @pytest.fixture

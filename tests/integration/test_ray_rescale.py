@@ -14,7 +14,7 @@ import pytest
 
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_ray.runtime import ray_session
-from tests.integration.numbered_rows import expected, write_input, written
+from tests.integration.numbered_rows import FILES, expected, write_input, written
 from tests.integration.running_jobs import DEADLINE_S, Printed, Running, Start, alive, causes
 from tests.servers.s3_server import S3Root, s3_proxy, s3_root, s3_server
 
@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
 ROWS, KEYS = 40_000, 61
 """More rows than are read before a test stops its job, however busy the machine is."""
 
-COUNTED = """
+COUNTED = (
+    """
 jobs:
   - id: counted
     version: 1
@@ -44,17 +45,9 @@ jobs:
       - {{id: to-file, from: numbered, to: kept}}
     restart: {{strategy: fixed, initial_ms: 10}}
     checkpoint: {{object_store_uri: "{root}", interval_ms: 500}}
-    sources:
-      - operator_id: rows
-        input_type: file
-        config:
-          input_type: {{type: json, path: {folder}/in.jsonl}}
-          batch_rows: 20
-          rows_per_second: {rate}
-        time: {{mode: processing_time}}
-    sinks:
-      - {{operator_id: kept, output_type: file, config: {{path: {folder}/out, format: json}}}}
 """
+    + FILES
+)
 
 DOUBLED = """
 jobs:

@@ -15,9 +15,9 @@ import pytest
 
 from arkflow_kernel.errors import MemoryBudgetError
 from arkflow_kernel.protocol import OutcomeKind
+from tests.integration.cluster_process import ClusterProcess
 from tests.integration.running_jobs import Printed, Start
 
-REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 200.0
 
 JOB = """
@@ -57,32 +57,17 @@ ENDLESS = """input_type: generate
         codec: json"""
 
 
-class TwoNodes:
+class TwoNodes(ClusterProcess):
     """A cluster with a head, and a node with two `tpu` and the label `zone=b`."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.integration.two_nodes"]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
-        )
-        self.address = self._line()
-        assert self.address, "the cluster did not come up"
+        super().__init__("two_nodes", DEADLINE_S)
+        self.address = self.first
 
     def look(self) -> dict[str, Any]:
         """Its placement groups by name, and what each of its nodes has."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        found: dict[str, Any] = json.loads(self._line())
+        found: dict[str, Any] = json.loads(self.ask())
         return found
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate(timeout=DEADLINE_S)
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
 
 
 @dataclass

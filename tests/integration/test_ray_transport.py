@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
-from tests.integration.numbered_rows import expected, write_input
+from tests.integration.cluster_process import ClusterProcess
+from tests.integration.numbered_rows import FILES, expected, write_input
 from tests.integration.published_rows import rows_in
 
-REPOSITORY = Path(__file__).parents[2]
 DEADLINE_S = 150.0
 ROWS, KEYS = 3_000, 61
 
 # One node has both `tpu` and 8 CPUs: beside the two of `where` there is room for one other chain at
 # most, so each of them has a neighbour on the other node.
-JOB = """
+JOB = (
+    """
 jobs:
   - id: called
     version: 1
@@ -58,31 +59,16 @@ jobs:
       - {{id: to-file, from: where, to: kept}}
     restart: {{strategy: fixed, initial_ms: 10}}
     checkpoint: {{object_store_uri: "{folder}/store", interval_ms: 500}}
-    sources:
-      - operator_id: rows
-        input_type: file
-        config:
-          input_type: {{type: json, path: {folder}/in.jsonl}}
-          batch_rows: 20
-          rows_per_second: 300
-        time: {{mode: processing_time}}
-    sinks:
-      - {{operator_id: kept, output_type: file, config: {{path: {folder}/out, format: json}}}}
 """
+    + FILES
+)
 
 
 @pytest.fixture
 def address() -> Iterator[str]:
     """Of a cluster of two nodes."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.integration.two_nodes"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
-    )  # fmt: skip
-    assert process.stdout is not None
-    found = process.stdout.readline().strip()
-    assert found, "the cluster did not come up"
-    yield found
-    process.communicate(timeout=DEADLINE_S)
+    with ClusterProcess("two_nodes", DEADLINE_S) as cluster:
+        yield cluster.first
 
 
 @pytest.fixture
@@ -90,7 +76,7 @@ def program(address: str, tmp_path: Path) -> Iterator["subprocess.Popen[bytes]"]
     """`arkflow-ray run` of the job on the cluster."""
     write_input(tmp_path, ROWS, KEYS)
     path = tmp_path / "pipeline.yaml"
-    path.write_text(JOB.format(folder=tmp_path))
+    path.write_text(JOB.format(folder=tmp_path, rate=300))
     command = [sys.executable, "-m", "arkflow_ray.cli.main", "run", str(path)]
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(

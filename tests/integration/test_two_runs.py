@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import pytest
 
+from tests.integration.processes import command_line, family
+
 pytestmark = pytest.mark.timeout(400)
 
 DEADLINE_S: Final = 150.0
@@ -138,19 +140,8 @@ def place() -> Iterator[Place]:
 
 def processes_of(program: Program) -> dict[int, str]:
     """Processes below a program, and their titles."""
-    parents: dict[int, int] = {}
-    titles: dict[int, str] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-            title = (stat.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended meanwhile
-        parents[int(stat.parent.name)], titles[int(stat.parent.name)] = int(fields[1]), title
-    below = {program.pid}
-    while found := {pid for pid, parent in parents.items() if parent in below} - below:
-        below |= found
-    return {pid: titles[pid] for pid in below}
+    found = {pid: command_line(pid) for pid in family(program.pid)}
+    return {pid: title for pid, title in found.items() if title is not None}
 
 
 def coordinator_of(program: Program) -> int:

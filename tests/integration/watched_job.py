@@ -1,7 +1,6 @@
 """A job in a process of its own, on a cluster whose nodes a test takes away."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -113,25 +112,4 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def family(pid: int) -> list[int]:
-    """A process and all that came of it."""
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (parent := parent_of(int(entry))) is not None:
-            children.setdefault(parent, []).append(int(entry))
-    found = [pid]
-    for each in found:
-        found += children.get(each, [])
-    return found
-
-
-def parent_of(pid: int) -> int | None:
-    """The parent of a process; None if it is gone."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return int(stat.rpartition(")")[2].split()[1])
-
-
-__all__ = ["DEADLINE_S", "WatchedJob", "family", "parent_of", "until"]
+__all__ = ["DEADLINE_S", "WatchedJob", "until"]
