@@ -23,6 +23,7 @@ from arkflow_kernel.ids import (
     RequestToken,
     Sequence,
 )
+from arkflow_kernel.kernel_operators import kernel_operator
 from arkflow_kernel.lane import ChainLane, LaneAnswer
 from arkflow_kernel.object_names import object_stem
 from arkflow_kernel.operators.running_count import counted
@@ -77,7 +78,6 @@ from arkflow_kernel.snapshot import (
 )
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
-from arkflow_kernel.window.building import window_operator
 
 
 class LaneName(Enum):
@@ -169,9 +169,10 @@ class ChainWork:
         self._epochs[plan.output] = cast(EpochSink, components.sink(plan, staging, subtask))
 
     def _operator(self, plan: OperatorPlan, components: ComponentFactory) -> Operator:
-        """The component, behind what its keyed state adds; a window is the kernel's own."""
-        if plan.window is not None:
-            return window_operator(plan, self._journal, self._states)
+        """The component, behind what its keyed state adds, or one of the kernel's own."""
+        own = kernel_operator(plan, self._journal, self._states)
+        if own is not None:
+            return own
         operator = components.operator(plan, self.plan.workers)
         if plan.state is None:
             return operator

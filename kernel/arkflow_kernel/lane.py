@@ -78,8 +78,7 @@ class ChainLane:
         self._now_ms = now_ms
         self._journal = journal or CommitOnAck(lambda: WallMs(0))
         self._outlets = ChainOutlets(plan)
-        timed = (op.window is not None for op in plan.operators)
-        self._timed_at = tuple(index for index, each in enumerate(timed) if each)
+        self._timed_at = tuple(index for index, op in enumerate(plan.operators) if op.timed)
         self._left: dict[RequestToken, _Stream] = {}
         self._calls: dict[RequestToken, _Call] = {}
 

@@ -28,6 +28,13 @@ from arkflow_kernel.limits import (
     SLICE_ROWS_MAX,
     STATE_MEMORY_BYTES,
 )
+from arkflow_kernel.operator_plans import (
+    AggregatePlan,
+    KeyedPlan,
+    LatePolicy,
+    WindowKind,
+    WindowPlan,
+)
 from arkflow_kernel.placement_plan import ANYWHERE, PlacementPlan
 
 
@@ -131,72 +138,11 @@ class StatePlan:
     shape: str = ""
 
 
-class LatePolicy(Enum):
-    """What becomes of a row whose window has passed (W6)."""
-
-    DROP = "drop"
-    ROUTE = "route"
-    UPDATE = "update"
-
-
-class WindowKind(Enum):
-    """How rows fall into windows (N2). `CALENDAR`: days, weeks or months of a time zone."""
-
-    TUMBLING = "tumbling"
-    SLIDING = "sliding"
-    SESSION = "session"
-    CALENDAR = "calendar"
-
-
-@dataclass(frozen=True, slots=True)
-class AggregatePlan:
-    """One aggregate of a window: `function` over `field`, as column `name` (N3).
-
-    Functions: count, sum, min, max, avg, stddev, first, last, count_distinct. Without a field,
-    `count` counts rows.
-    """
-
-    function: str
-    field: str | None
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class WindowPlan:
-    """A window operator (N1-N6); its keys are in the operator's `StatePlan`, () for all rows.
-
-    `size_ms` and `slide_ms` of tumbling (both alike) and sliding windows, `gap_ms` of sessions,
-    `unit` ("day", "week", "month") and `timezone` (IANA) of calendar windows; what a kind does not
-    have is 0 or "". `event_time` False: rows count by the wall clock at which they arrive, and
-    windows fire by it. `plain` gives ArkFlow's columns, with the key as text in `key`; else the
-    keys leave under their own names. `releases_rows`: the rows themselves leave, not aggregates.
-    `late` and `allowed_lateness_ms`: see W6; lateness is 0 unless the policy is UPDATE.
-    """
-
-    kind: WindowKind
-    timestamp_field: str
-    size_ms: int = 0
-    slide_ms: int = 0
-    gap_ms: int = 0
-    offset_ms: int = 0
-    unit: str = ""
-    timezone: str = ""
-    aggregates: tuple[AggregatePlan, ...] = ()
-    plain: bool = True
-    event_time: bool = True
-    late: LatePolicy = LatePolicy.DROP
-    allowed_lateness_ms: int = 0
-    releases_rows: bool = False
-    null_on_overflow: bool = False
-    max_buffered_keys: int | None = None
-    evicts_oldest: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class OperatorPlan:
     """A fused operator between source and sinks. `timeout_ms` bounds one call of it (T1b).
 
-    With a `window`, the kernel runs it itself; `component` is not built then.
+    With a `window` or with `keyed`, the kernel runs it itself; `component` is not built then.
     """
 
     operator: OperatorId
@@ -205,6 +151,12 @@ class OperatorPlan:
     timeout_ms: int | None = None
     state: StatePlan | None = None
     window: WindowPlan | None = None
+    keyed: KeyedPlan | None = None
+
+    @property
+    def timed(self) -> bool:
+        """It acts on time (`ports.TimedOperator`)."""
+        return self.window is not None or (self.keyed is not None and self.keyed.timed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +254,7 @@ class ChainPlan:
     @property
     def timed(self) -> bool:
         """Some operator acts on time (`ports.TimedOperator`)."""
-        return any(operator.window is not None for operator in self.operators)
+        return any(operator.timed for operator in self.operators)
 
     @property
     def channels(self) -> tuple[ChannelPlan, ...]:

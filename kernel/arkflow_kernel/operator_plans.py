@@ -1,0 +1,129 @@
+"""What operators that the kernel runs itself do: windows, and what is kept per key without them.
+
+A part of the plan of a job (`plan.py`), plain data as all of it.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class LatePolicy(Enum):
+    """What becomes of a row whose window has passed (W6)."""
+
+    DROP = "drop"
+    ROUTE = "route"
+    UPDATE = "update"
+
+
+class WindowKind(Enum):
+    """How rows fall into windows (N2). `CALENDAR`: days, weeks or months of a time zone."""
+
+    TUMBLING = "tumbling"
+    SLIDING = "sliding"
+    SESSION = "session"
+    CALENDAR = "calendar"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregatePlan:
+    """One aggregate of a window: `function` over `field`, as column `name` (N3).
+
+    Functions: count, sum, min, max, avg, stddev, first, last, count_distinct. Without a field,
+    `count` counts rows.
+    """
+
+    function: str
+    field: str | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """A window operator (N1-N6); its keys are in the operator's `StatePlan`, () for all rows.
+
+    `size_ms` and `slide_ms` of tumbling (both alike) and sliding windows, `gap_ms` of sessions,
+    `unit` ("day", "week", "month") and `timezone` (IANA) of calendar windows; what a kind does not
+    have is 0 or "". `event_time` False: rows count by the wall clock at which they arrive, and
+    windows fire by it. `plain` gives ArkFlow's columns, with the key as text in `key`; else the
+    keys leave under their own names. `releases_rows`: the rows themselves leave, not aggregates.
+    `late` and `allowed_lateness_ms`: see W6; lateness is 0 unless the policy is UPDATE.
+    """
+
+    kind: WindowKind
+    timestamp_field: str
+    size_ms: int = 0
+    slide_ms: int = 0
+    gap_ms: int = 0
+    offset_ms: int = 0
+    unit: str = ""
+    timezone: str = ""
+    aggregates: tuple[AggregatePlan, ...] = ()
+    plain: bool = True
+    event_time: bool = True
+    late: LatePolicy = LatePolicy.DROP
+    allowed_lateness_ms: int = 0
+    releases_rows: bool = False
+    null_on_overflow: bool = False
+    max_buffered_keys: int | None = None
+    evicts_oldest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousPlan:
+    """A continuous aggregate (J5): per key the aggregates of all rows so far; its keys are in the
+    operator's `StatePlan`.
+
+    Keys that a batch changed leave after it, or after `emit_interval_ms` by the wall clock together
+    with the others that changed since. `timestamp_field` is the event time of rows, for first and
+    last; None without them.
+    """
+
+    aggregates: tuple[AggregatePlan, ...]
+    timestamp_field: str | None = None
+    emit_interval_ms: int | None = None
+    null_on_overflow: bool = False
+
+    @property
+    def timed(self) -> bool:
+        """It acts on time (`ports.TimedOperator`)."""
+        return self.emit_interval_ms is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicatePlan:
+    """The first row of each key passes, the others do not (J6)."""
+
+    @property
+    def timed(self) -> bool:
+        """It does not act on time."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class TopNPlan:
+    """Per key the `count` rows with the greatest value of the column `by`, or the least (J7)."""
+
+    by: str
+    count: int
+    descending: bool = True
+
+    @property
+    def timed(self) -> bool:
+        """It does not act on time."""
+        return False
+
+
+KeyedPlan = ContinuousPlan | DeduplicatePlan | TopNPlan
+"""What an operator does that keeps something per key without an end."""
+
+
+__all__ = [
+    "AggregatePlan",
+    "ContinuousPlan",
+    "DeduplicatePlan",
+    "KeyedPlan",
+    "LatePolicy",
+    "TopNPlan",
+    "WindowKind",
+    "WindowPlan",
+]
