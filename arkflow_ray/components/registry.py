@@ -38,6 +38,14 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
         subtasks=f"{_BASE}.inputs.file_config:subtasks_max",
     ),
     ComponentEntry(
+        _INPUT,
+        "nexmark",
+        "Makes the persons, auctions or bids of the Nexmark benchmark.",
+        f"{_BASE}.inputs.nexmark_config:NexmarkConfig",
+        f"{_BASE}.inputs.nexmark:build",
+        subtasks=f"{_BASE}.inputs.nexmark_config:subtasks_max",
+    ),
+    ComponentEntry(
         _OUTPUT,
         "stdout",
         "Prints a line per row to the stdout of the program that started the job.",
@@ -100,8 +108,8 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
 
 LATER: dict[ComponentKind, tuple[str, ...]] = {
     _INPUT: (
-        "http", "kafka", "modbus", "mqtt", "multiple_inputs", "nats", "nexmark", "pulsar", "redis",
-        "sql", "websocket",
+        "http", "kafka", "modbus", "mqtt", "multiple_inputs", "nats", "pulsar", "redis", "sql",
+        "websocket",
     ),
     _OUTPUT: (
         "http", "influxdb", "kafka", "milvus", "mongodb", "mqtt", "nats", "pgvector", "pulsar",
