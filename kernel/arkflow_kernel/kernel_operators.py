@@ -1,6 +1,7 @@
 """Operators that the kernel runs itself: windows, and others that keep something per key."""
 
-from arkflow_kernel.plan import OperatorPlan
+from arkflow_kernel.aggregate.continuous import continuous_aggregate
+from arkflow_kernel.plan import ContinuousPlan, OperatorPlan
 from arkflow_kernel.ports import Operator
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
@@ -17,6 +18,8 @@ def kernel_operator(
     """
     if plan.window is not None:
         return window_operator(plan, journal, states)
+    if isinstance(plan.keyed, ContinuousPlan):
+        return continuous_aggregate(plan, journal, states)
     return None
 
 

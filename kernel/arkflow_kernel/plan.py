@@ -30,8 +30,11 @@ from arkflow_kernel.limits import (
 )
 from arkflow_kernel.operator_plans import (
     AggregatePlan,
+    ContinuousPlan,
+    DeduplicatePlan,
     KeyedPlan,
     LatePolicy,
+    TopNPlan,
     WindowKind,
     WindowPlan,
 )
@@ -332,9 +335,12 @@ __all__ = [
     "ChannelPlan",
     "CheckpointPlan",
     "ComponentPlan",
+    "ContinuousPlan",
+    "DeduplicatePlan",
     "EdgeKind",
     "EdgePlan",
     "ExecutionGraph",
+    "KeyedPlan",
     "LatePolicy",
     "Mode",
     "OperatorPlan",
@@ -345,6 +351,7 @@ __all__ = [
     "StatePlan",
     "Subtask",
     "TimePlan",
+    "TopNPlan",
     "WindowKind",
     "WindowPlan",
 ]

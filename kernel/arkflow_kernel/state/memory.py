@@ -59,7 +59,9 @@ class MemoryState:
         max_bytes: int | None = None,
         max_parallelism: int = MAX_PARALLELISM_DEFAULT,
         memory_bytes: int | None = None,
+        grouped_by: int | None = None,
     ) -> None:
+        """`grouped_by`: so many of the first key fields decide the key group (G3); None: all."""
         assert key_fields
         self.address = address
         self.operator = address.operator
@@ -72,6 +74,7 @@ class MemoryState:
             address.namespace, address.operator, address.name, key_fields, value_type
         )
         self._fields = key_fields
+        self._group_fields = key_fields[:grouped_by]
         self._journal = journal
         self._ttl_ms = ttl_ms
         self._max_bytes = max_bytes
@@ -213,10 +216,10 @@ class MemoryState:
         return grown
 
     def _groups_of(self, keys: KeyRows, numbers: Slots) -> npt.NDArray[np.int32]:
-        parts = (part.take(numbers) for part in keys.parts)
+        names, parts = self._group_fields, (part.take(numbers) for part in keys.parts)
         columns = [restored(*each) for each in zip(parts, keys.types, strict=True)]
-        batch = pa.RecordBatch.from_arrays(columns, names=list(self._fields))
-        return key_groups(batch, self._fields, self._max_parallelism).astype(np.int32)
+        batch = pa.RecordBatch.from_arrays(columns[: len(names)], names=list(names))
+        return key_groups(batch, names, self._max_parallelism).astype(np.int32)
 
     def _dropped(self, slots: Slots, size: int) -> None:
         """Stage that the live entries at these slots are gone."""
@@ -299,10 +302,7 @@ class MemoryState:
         self._tracked = self._sealing = True
 
     def spill_to(self, folder: Callable[[], Path], prefix: str) -> None:
-        """Where entries beyond the budget go; names that begin with `prefix` are this state's.
-
-        `folder` is called when the first are spilled.
-        """
+        """Where entries beyond the budget go; see `RunState.spill_to`."""
         self._spool = folder, prefix
 
     @property

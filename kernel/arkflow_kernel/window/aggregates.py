@@ -10,13 +10,13 @@ tables of any types merge in any order: a column of a table widens to that of an
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from arkflow_kernel.ids import OperatorId
-from arkflow_kernel.plan import AggregatePlan, WindowPlan
+from arkflow_kernel.plan import AggregatePlan
 from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.window.aggregate_columns import DISTINCT, ValueColumns
 from arkflow_kernel.window.aggregate_families import (
@@ -42,14 +42,28 @@ def result_column(name: str) -> str:
     return f"={name}"
 
 
+class AggregatesPlan(Protocol):
+    """What is asked of the plan of an operator that aggregates."""
+
+    @property
+    def aggregates(self) -> tuple[AggregatePlan, ...]:
+        """What leaves for each key."""
+        ...
+
+    @property
+    def null_on_overflow(self) -> bool:
+        """A sum that leaves its type is null, no error."""
+        ...
+
+
 class Aggregates:
-    """The aggregates of a window operator, and the type ledger of their fields (S10).
+    """The aggregates of an operator, and the type ledger of their fields (S10).
 
     The ledger widens with the batches that `raw` sees. Who undoes a batch sets `types` back to
     what it was, and who restores a state sets it to what it was at the cut.
     """
 
-    def __init__(self, plan: WindowPlan, operator: OperatorId) -> None:
+    def __init__(self, plan: AggregatesPlan, operator: OperatorId) -> None:
         self._aggregates = plan.aggregates
         self._null_on_overflow = plan.null_on_overflow
         self._operator = operator
@@ -172,4 +186,11 @@ def _is_arkflows(aggregates: Seq[AggregatePlan]) -> bool:
     return made == tuple((name, name) for name in PLAIN_AGGREGATES) and len(fields) == 1
 
 
-__all__ = ["PANES", "PLAIN_AGGREGATES", "Aggregates", "Family", "result_column"]
+__all__ = [
+    "PANES",
+    "PLAIN_AGGREGATES",
+    "Aggregates",
+    "AggregatesPlan",
+    "Family",
+    "result_column",
+]

@@ -108,7 +108,7 @@ class PaneFormat:
                     f"and the job now has {mine}; give the operator another id to start without "
                     "them"
                 )
-        return tuple(_value_type(text) for text in said["values"])
+        return tuple(stored_type(text) for text in said["values"])
 
     def written(
         self, table: pa.Table, form: KeyForm, groups: npt.NDArray[np.int32]
@@ -184,8 +184,9 @@ _VALUE_TYPES: dict[str, pa.DataType] = {
 }
 
 
-def _value_type(text: str) -> pa.DataType:
+def stored_type(text: str) -> pa.DataType:
+    """The type of a value ledger, given what Arrow calls it. Raises `RestoreError` for another."""
     return _VALUE_TYPES.get(text) or parsed_type(text)
 
 
-__all__ = ["FORMAT_VERSION", "PaneFormat"]
+__all__ = ["FORMAT_VERSION", "PaneFormat", "stored_type"]

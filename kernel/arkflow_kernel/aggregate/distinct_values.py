@@ -1,0 +1,78 @@
+"""count_distinct without an end: which values of a field a key has had (N3).
+
+Each (key, value) is an entry of a keyed state, so equal values are equal as keys are (G3). A row
+counts one if its value is new for its key; nulls are no values.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from arkflow_kernel.aggregate.keyed_rows import at, distinct, keyed_state
+from arkflow_kernel.ids import OperatorId
+from arkflow_kernel.plan import StatePlan
+from arkflow_kernel.state.arrow_numpy import AnyArray, all_null, as_array, nulls_of
+from arkflow_kernel.state.key_columns import key_columns
+from arkflow_kernel.state.memory import MemoryState
+from arkflow_kernel.state_journal import CommitOnAck
+from arkflow_kernel.state_snapshots import ChainStates
+from arkflow_kernel.window.aggregate_types import decoded
+
+_THERE = pa.bool_()
+"""Type of the entries, which are null: that they are there says all."""
+
+
+class DistinctValues:
+    """The values of one field by key. `key_fields` are the operator's; the state has one more."""
+
+    def __init__(self, field: str, key_fields: tuple[str, ...], state: MemoryState) -> None:
+        self._field = field
+        self._key_fields = key_fields
+        self._names = (*key_fields, value_name(field, key_fields))
+        self._state = state
+
+    def added(self, batch: pa.RecordBatch) -> AnyArray:
+        """Int64, a row each: 1 where the value is new for the key, else 0; takes note of them.
+
+        Raises `ProcessingError` for a field that is missing, or of a type that does not follow.
+        """
+        operator = self._state.operator
+        columns = key_columns(batch, (*self._key_fields, self._field), operator)
+        new: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
+        rows = np.flatnonzero(~nulls_of(columns[-1]))
+        if len(rows):
+            arrays = [decoded(column).take(as_array(rows)) for column in columns]
+            pairs = pa.RecordBatch.from_arrays(arrays, names=list(self._names))
+            keys = self._state.keys(pairs)
+            each = distinct(keys)
+            missing = np.flatnonzero(~self._state.get(each).present)
+            new[rows[keys.first[missing]]] = 1
+            if len(missing):
+                self._state.put(at(each, missing), all_null(len(missing), _THERE))
+        return as_array(new)
+
+
+def value_name(field: str, key_fields: tuple[str, ...]) -> str:
+    """What the values are called in runs: a name that no key field has."""
+    name = f"{field}_value"
+    while name in key_fields:
+        name += "_"
+    return name
+
+
+def distinct_values(
+    field: str,
+    operator: OperatorId,
+    plan: StatePlan,
+    journal: CommitOnAck,
+    states: ChainStates | None,
+) -> DistinctValues:
+    """With a state in the chain's journal, under the key groups of the keys alone."""
+    names = (*plan.key_fields, value_name(field, plan.key_fields))
+    state = keyed_state(
+        operator, f"distinct-{field}", plan, _THERE, journal, states, key_fields=names, ttl=False
+    )
+    return DistinctValues(field, plan.key_fields, state)
+
+
+__all__ = ["DistinctValues", "distinct_values", "value_name"]

@@ -1,0 +1,231 @@
+"""A keyed state whose value is a row of several columns, of types that widen (S6, S9, S10).
+
+The rows lie in a `MemoryState` as binaries (`row_codec.py`), so transactions, TTL, budgets, runs
+and local files are its own. A snapshot says beside them what schemas the rows have, the type
+ledger of the operator's fields, and what the rows are.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from arkflow_kernel.aggregate.row_codec import Decoded, RowSchemas, RowTypeError
+from arkflow_kernel.errors import ProcessingError
+from arkflow_kernel.ids import OperatorId
+from arkflow_kernel.plan import StatePlan
+from arkflow_kernel.state.api import Found, Sealed, StateAddress, StateEntries, StateLayout
+from arkflow_kernel.state.growing import Slots
+from arkflow_kernel.state.key_rows import KeyRows
+from arkflow_kernel.state.memory import MemoryState
+from arkflow_kernel.state_journal import CommitOnAck
+from arkflow_kernel.state_snapshots import ChainStates
+from arkflow_kernel.window.refusals import other_state
+
+STORED = pa.large_binary()
+"""How a row lies in the state."""
+
+
+class Ledger(Protocol):
+    """The types of an operator's fields, which stand in snapshots."""
+
+    def told(self) -> list[str]:
+        """All of them, as text."""
+        ...
+
+    def learn(self, told: Seq[str]) -> None:
+        """Widen by those of a snapshot."""
+        ...
+
+
+class KeyedRows:
+    """One row for each key (`api.RunState`). `what` says what the rows are: a snapshot of others
+    is refused. `state` has the keys; it is the chain's journal's, too.
+    """
+
+    def __init__(self, state: MemoryState, what: str, ledger: Ledger | None = None) -> None:
+        self.state = state
+        self._what = what
+        self._ledger = ledger
+        self._schemas = RowSchemas()
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def keys(self, batch: pa.RecordBatch) -> KeyRows:
+        """The keys of a batch's rows; see `api.KeyedState`."""
+        return self.state.keys(batch)
+
+    def get(self, keys: KeyRows) -> list[Decoded]:
+        """The rows of distinct keys, by schema; `places` are numbers of keys."""
+        return self.decoded(self.state.get(keys))
+
+    def decoded(self, found: Found) -> list[Decoded]:
+        """The rows of what the state answered; those that are not there are left out."""
+        return self._schemas.decoded(found.values)
+
+    def rows_of(self, entries: StateEntries) -> list[Decoded]:
+        """The rows of entries of the state."""
+        return self._schemas.decoded(entries.values)
+
+    def put(self, keys: KeyRows, rows: pa.RecordBatch) -> None:
+        """Set the rows of distinct keys. Raises `ProcessingError`; then nothing is set."""
+        try:
+            values = self._schemas.encoded(rows)
+        except RowTypeError as error:
+            raise ProcessingError(self.operator, str(error), error_class="StateError") from error
+        self.state.put(keys, values)
+
+    # --- RunState ------------------------------------------------------------------------------
+
+    @property
+    def operator(self) -> OperatorId:
+        """Whose state it is."""
+        return self.state.operator
+
+    @property
+    def layout(self) -> StateLayout:
+        """Its layout now."""
+        return self._told(self.state.layout)
+
+    def _told(self, layout: StateLayout) -> StateLayout:
+        ledger = [] if self._ledger is None else self._ledger.told()
+        said = {"rows": self._what, "schemas": self._schemas.told(), "ledger": ledger}
+        return replace(layout, value_type=json.dumps(said, sort_keys=True))
+
+    @property
+    def merge_bytes_max(self) -> int | None:
+        """See `RunState.merge_bytes_max`."""
+        return self.state.merge_bytes_max
+
+    def track(self) -> None:
+        """See `RunState.track`."""
+        self.state.track()
+
+    def spill_to(self, folder: Callable[[], Path], prefix: str) -> None:
+        """See `RunState.spill_to`."""
+        self.state.spill_to(folder, prefix)
+
+    def seal(self) -> Sealed:
+        """See `RunState.seal`."""
+        sealed = self.state.seal()
+        return Sealed(sealed.changes, self._told(sealed.layout))
+
+    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
+        """See `RunState.written`."""
+        return self.state.written(sealed)
+
+    def merged(
+        self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool, newest: bool
+    ) -> pa.RecordBatch | None:
+        """See `RunState.merged`."""
+        return self.state.merged(runs, layout, oldest=oldest, newest=newest)
+
+    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
+        """See `RunState.restore`. What is there of other rows is refused."""
+        for layout in layouts:
+            said = _said(layout.value_type)
+            if said.get("rows") != self._what:
+                kept = said.get("rows", layout.value_type)
+                text = f"'{layout.name}' has {kept}, and the job now keeps {self._what}"
+                raise other_state(self.operator, text)
+            self._schemas.learn(said["schemas"])
+            if self._ledger is not None:
+                self._ledger.learn(said["ledger"])
+        self.state.restore([replace(each, value_type=str(STORED)) for each in layouts], runs)
+
+
+def _said(value_type: str) -> dict[str, Any]:
+    """What a layout says of its rows; nothing if they are no rows."""
+    if not value_type.startswith("{"):
+        return {}
+    said: dict[str, Any] = json.loads(value_type)
+    return said
+
+
+def distinct(keys: KeyRows) -> KeyRows:
+    """The distinct keys of a batch, each once, in order of their first row."""
+    if keys.distinct:
+        return keys
+    numbers = np.arange(keys.count)
+    return KeyRows(numbers, numbers, keys.parts, keys.hashes, keys.sizes, keys.types)
+
+
+def at(keys: KeyRows, numbers: Slots) -> KeyRows:
+    """Some of the distinct keys, by number, each once."""
+    codes = np.arange(len(numbers))
+    parts = tuple(part.take(numbers) for part in keys.parts)
+    return KeyRows(codes, codes, parts, keys.hashes[numbers], keys.sizes[numbers], keys.types)
+
+
+def keyed_state(
+    operator: OperatorId,
+    name: str,
+    plan: StatePlan,
+    value_type: pa.DataType,
+    journal: CommitOnAck,
+    states: ChainStates | None,
+    *,
+    key_fields: tuple[str, ...] | None = None,
+    ttl: bool = True,
+) -> MemoryState:
+    """A state of an operator in the chain's journal and among its states, under the plan's limits.
+
+    `key_fields` begin with the plan's, which alone decide the key group. Without `ttl` nothing in
+    it expires.
+    """
+    state = _state(operator, name, plan, value_type, journal, key_fields, ttl=ttl)
+    if states is not None:
+        states.joined(state)
+    return state
+
+
+def keyed_rows(
+    operator: OperatorId,
+    name: str,
+    plan: StatePlan,
+    what: str,
+    journal: CommitOnAck,
+    states: ChainStates | None,
+    ledger: Ledger | None = None,
+    *,
+    key_fields: tuple[str, ...] | None = None,
+) -> KeyedRows:
+    """The same of rows; `what` and `ledger` are those of `KeyedRows`."""
+    state = _state(operator, name, plan, STORED, journal, key_fields, ttl=True)
+    rows = KeyedRows(state, what, ledger)
+    if states is not None:
+        states.joined(rows)
+    return rows
+
+
+def _state(
+    operator: OperatorId,
+    name: str,
+    plan: StatePlan,
+    value_type: pa.DataType,
+    journal: CommitOnAck,
+    key_fields: tuple[str, ...] | None,
+    *,
+    ttl: bool,
+) -> MemoryState:
+    state = MemoryState(
+        StateAddress(plan.namespace, operator, name),
+        plan.key_fields if key_fields is None else key_fields,
+        value_type,
+        journal,
+        ttl_ms=plan.ttl_ms if ttl else None,
+        max_bytes=plan.max_bytes,
+        max_parallelism=plan.max_parallelism,
+        memory_bytes=plan.memory_bytes,
+        grouped_by=len(plan.key_fields),
+    )
+    journal.joined(state)
+    return state
+
+
+__all__ = ["STORED", "KeyedRows", "Ledger", "at", "distinct", "keyed_rows", "keyed_state"]
