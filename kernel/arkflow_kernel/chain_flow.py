@@ -17,8 +17,15 @@ from arkflow_kernel.bad_rows import Origin, bad_row_error
 from arkflow_kernel.chain_clock import ChainClock, OpenedSource
 from arkflow_kernel.chain_rounds import ChainRounds, CutPlace
 from arkflow_kernel.commit import SettlementQueue, SourceCommits, SourceCuts
-from arkflow_kernel.envelope import Barrier, Data, Watermark
-from arkflow_kernel.ids import ChannelId, Generation, MonotonicMs, SplitId
+from arkflow_kernel.envelope import Barrier, Data, Idle, Watermark
+from arkflow_kernel.ids import (
+    EARLIEST,
+    ChannelId,
+    EventTimeMs,
+    Generation,
+    MonotonicMs,
+    SplitId,
+)
 from arkflow_kernel.inlet import Inlets
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
 from arkflow_kernel.metrics import ChainStatistics, OperatorCounts, Stopwatch, Wait
@@ -57,6 +64,7 @@ class ChainFlow:
     ) -> None:
         self._plan = plan
         self._generation = generation
+        self._edges = {channel.channel: channel.edge for channel in plan.inputs}
         self.acks = plan.mode is Mode.ACK
         self.finished = restored.finished
         self.commands: list[ChainCommand] = []
@@ -98,7 +106,9 @@ class ChainFlow:
         (batch,) = envelope.pieces
         ref = BatchRef(channel, envelope.sequence, batch.num_rows, envelope.size_bytes)
         origin = Origin(f"channel {channel}", offset=envelope.sequence)
-        self._submit_batch(RunItem(self.outstanding.token(), batch, None, origin), ref, now_ms)
+        token = self.outstanding.token()
+        item = RunItem(token, batch, None, origin, edge=self._edges[channel])
+        self._submit_batch(item, ref, now_ms)
         self.count("bytes_in", envelope.size_bytes)
 
     def granted(self, event: CreditGranted) -> None:
@@ -172,7 +182,7 @@ class ChainFlow:
         elif done is not None and done.checkpoint is not None:
             self.outputs.seal(self.rounds.sealed(done.checkpoint))
         elif done is not None and done.said is not None:
-            self.outputs.say(done.said, now_ms)
+            self.outputs.say(self._held_back(done.said), now_ms)
         return done is not None
 
     def _processed(self, batch: BatchRef) -> None:
@@ -270,7 +280,14 @@ class ChainFlow:
             self.time.end()
             self.outputs.end(stopped=False)
         elif self.time.watermark is not None:
-            self.outputs.say(Watermark(self.time.watermark), now_ms)
+            self.outputs.say(self._held_back(Watermark(self.time.watermark)), now_ms)
+
+    def _held_back(self, said: Watermark | Idle) -> Watermark | Idle:
+        """What those behind hear: rows that a join keeps may still leave (J3)."""
+        hold_ms = self._plan.hold_ms
+        if not hold_ms or isinstance(said, Idle):
+            return said
+        return Watermark(EventTimeMs(max(EARLIEST, said.time_ms - hold_ms)))
 
     # --- cuts and the end ----------------------------------------------------------------------
 

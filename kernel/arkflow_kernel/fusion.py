@@ -54,9 +54,15 @@ def fusable(topology: Topology, edge: EdgeSpec) -> bool:
         and edge.type in (None, "forward")
         and len(topology.outputs[edge.from_]) == 1
         and len(topology.inputs[edge.to]) == 1
+        and _of_one_time(topology.operators[edge.from_], topology.operators[edge.to])
         and _alike(topology, edge.from_, edge.to)
         and _called_alike(topology.operators[edge.from_], topology.operators[edge.to])
     )
+
+
+def _of_one_time(above: OperatorSpec, below: OperatorSpec) -> bool:
+    """Behind a join it is earlier than before it (J3): a chain has one watermark, a sink none."""
+    return above.kind != "join" or below.kind == "sink"
 
 
 def _alike(topology: Topology, one: str, other: str) -> bool:

@@ -13,6 +13,7 @@ from arkflow_kernel.fusion import FusedChain, fuse
 from arkflow_kernel.ids import EdgeId, JobId, OperatorId, OutputId, SubtaskIndex, TaskId
 from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec, RestartSpec
 from arkflow_kernel.job_mode import decide_mode, keeps
+from arkflow_kernel.join_plans import join_plan, join_shape
 from arkflow_kernel.limits import STATE_MEMORY_BYTES
 from arkflow_kernel.operator_calls import PYTHON_TYPE, calls_at_once
 from arkflow_kernel.operator_config import STATE_OUTPUT_DEFAULT, STATE_OUTPUT_KEY
@@ -24,6 +25,7 @@ from arkflow_kernel.plan import (
     EdgeKind,
     EdgePlan,
     ExecutionGraph,
+    JoinPlan,
     Mode,
     OperatorPlan,
     OutletPlan,
@@ -194,15 +196,25 @@ class _ChainPlanner:
         config = {key: value for key, value in spec.config.items() if key not in kept_back}
         kind = spec.config.get("type", spec.kind)
         window = window_plan(self._topology, spec) if spec.kind == "window" else None
+        join = join_plan(self._topology, spec) if spec.kind == "join" else None
         timeout = config.get("timeout_ms", PYTHON_TIMEOUT_MS) if kind == PYTHON_TYPE else None
         return OperatorPlan(
             operator=OperatorId(spec.id),
             kind=spec.kind,
             component=ComponentPlan(type=kind, config=config, name=spec.config.get("name")),
             timeout_ms=timeout,
-            state=self._state(spec, window) if counts_keys(spec) or window is not None else None,
+            state=self._state_of(spec, window, join),
             window=window,
+            join=join,
         )
+
+    def _state_of(
+        self, spec: OperatorSpec, window: WindowPlan | None, join: JoinPlan | None
+    ) -> StatePlan | None:
+        if join is not None:
+            keys, shape = (join.left.key, join.right.key), join_shape(join)
+            return replace(self._state(spec, None), key_fields=keys, shape=shape)
+        return self._state(spec, window) if counts_keys(spec) or window is not None else None
 
     def _state(self, spec: OperatorSpec, window: WindowPlan | None) -> StatePlan:
         """What a window keeps, or a stateful processor: a row count of each key (C.2, S1).

@@ -1,6 +1,7 @@
 """Operators that the kernel runs itself: windows, and others that keep something per key."""
 
 from arkflow_kernel.aggregate.continuous import continuous_aggregate
+from arkflow_kernel.join.join_operator import join_operator
 from arkflow_kernel.plan import ContinuousPlan, OperatorPlan
 from arkflow_kernel.ports import Operator
 from arkflow_kernel.state_journal import CommitOnAck
@@ -16,6 +17,8 @@ def kernel_operator(
     `states` are those of the chain, if it takes snapshots or spills. A plan that is `timed` gives
     a `ports.TimedOperator`.
     """
+    if plan.join is not None:
+        return join_operator(plan, journal, states)
     if plan.window is not None:
         return window_operator(plan, journal, states)
     if isinstance(plan.keyed, ContinuousPlan):

@@ -16,7 +16,7 @@ changed before the first piece (N5). Nothing else enters the lane between two sl
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 import pyarrow as pa
 
@@ -32,7 +32,7 @@ from arkflow_kernel.metrics import OperatorCounts
 from arkflow_kernel.outlet import ChainOutlets
 from arkflow_kernel.pieces import next_slice
 from arkflow_kernel.plan import ChainPlan
-from arkflow_kernel.ports import Operator, OperatorResult, TimedOperator
+from arkflow_kernel.ports import Operator, OperatorResult, TimedOperator, TwoSided
 from arkflow_kernel.protocol import (
     AdvanceItem,
     FinishItem,
@@ -41,6 +41,8 @@ from arkflow_kernel.protocol import (
     TickItem,
 )
 from arkflow_kernel.state_journal import CommitOnAck
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class ChainLane:
         self._journal = journal or CommitOnAck(lambda: WallMs(0))
         self._outlets = ChainOutlets(plan)
         self._timed_at = tuple(index for index, op in enumerate(plan.operators) if op.timed)
+        self._two_sided = any(op.join is not None for op in plan.operators[:1])
         self._left: dict[RequestToken, _Stream] = {}
         self._calls: dict[RequestToken, _Call] = {}
 
@@ -106,6 +109,8 @@ class ChainLane:
     ) -> Iterator[None]:
         """The work of an item, in steps between which a slice may leave."""
         match item:
+            case RunItem() if self._two_sided:
+                yield from self._run_side(item, work)
             case RunItem():
                 self._run_batch(item, work)
             case AdvanceItem(watermark=watermark):
@@ -129,23 +134,50 @@ class ChainLane:
         call: Callable[[TimedOperator], Iterator[OperatorResult]],
         work: ItemWork,
     ) -> Iterator[None]:
-        operator = cast(TimedOperator, self._operators[index])
+        results = call(cast(TimedOperator, self._operators[index]))
+        yield from self._drained(index, results, work)
+
+    def _drained(
+        self, index: int, results: Iterator[OperatorResult], work: ItemWork, rows: int = 0
+    ) -> Iterator[None]:
+        """Pass on what an operator yields; its first result accounts for so many rows."""
         name = self._plan.operators[index].operator
-        results = call(operator)
         while True:
             result = _guarded(name, lambda: next(results, _NO_MORE))
             if result is _NO_MORE:
                 return
-            self._passed_on(index, result, work)
+            self._passed_on(index, result, work, rows)
+            rows = 0
             yield
 
-    def _passed_on(self, index: int, result: OperatorResult, work: ItemWork) -> None:
-        """What an operator yields without a batch goes through those behind it."""
-        work.counted(index, 0, result)
+    def _passed_on(self, index: int, result: OperatorResult, work: ItemWork, rows: int = 0) -> None:
+        """What an operator yields of its own accord goes through those behind it."""
+        work.counted(index, rows, result)
         work.error(result.bad)
         work.late(result.late)
         for batch in result.batches:
             self._finish_batch(batch, index + 1, work)
+
+    def _run_side(self, item: RunItem, work: ItemWork) -> Iterator[None]:
+        """Rows of one of two inputs. Their pairs may be any number, so they leave in pieces; what
+        the operators behind fail on then goes to the error output alone, as in `Advance` (S2).
+        """
+        assert item.edge is not None
+        if item.batch.num_rows == 0:
+            return
+        operator, edge = cast(TwoSided, self._operators[0]), item.edge
+        name, rows = self._plan.operators[0].operator, item.batch.num_rows
+        try:
+            with self._journal.part(), self._timed(0, item.origin, work):
+                results = _guarded(name, lambda: operator.process_edge(edge, item.batch))
+        except ProcessingError as error:
+            work.errored(0, rows)
+            located = _located(error, item.origin)
+            if self._plan.error_output is None:
+                raise located from error
+            work.failed(len(work.pieces), _failed(item.batch, located, item.origin))
+            return
+        yield from self._drained(0, results, work, rows)
 
     def _run_batch(self, item: RunItem, work: ItemWork) -> None:
         work.error(item.bad, item.origin)
@@ -274,7 +306,7 @@ def _failed(batch: pa.RecordBatch, error: ProcessingError, origin: Origin) -> pa
     return failed_batch(batch, error=error.cause, operator=error.operator, origin=origin)
 
 
-def _guarded(operator: OperatorId, call: Callable[[], OperatorResult]) -> OperatorResult:
+def _guarded(operator: OperatorId, call: Callable[[], Answer]) -> Answer:
     """Call an operator; whatever it raises becomes a `ProcessingError` that names it.
 
     Not only an `Exception`: user code may call `sys.exit`, and a panic of a Rust library derives

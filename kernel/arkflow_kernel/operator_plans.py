@@ -113,6 +113,41 @@ class TopNPlan:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class JoinSidePlan:
+    """One side of a join: the edge by which its rows come, the columns of their key and their time.
+
+    `outer`: its rows leave also if they match nothing.
+    """
+
+    edge: str
+    key: str
+    timestamp_field: str
+    outer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan:
+    """An interval join (J1, J3): rows of equal keys whose times are at most `window_ms` apart.
+
+    Rows are kept `ttl_ms` longer than any row that is within its bound needs them. A key has at
+    most `max_per_key` rows of a side: more fail, or the oldest go (`evicts_oldest`).
+    """
+
+    left: JoinSidePlan
+    right: JoinSidePlan
+    window_ms: int
+    ttl_ms: int = 0
+    max_per_key: int = 10_000
+    evicts_oldest: bool = False
+    late: LatePolicy = LatePolicy.DROP
+
+    @property
+    def hold_ms(self) -> int:
+        """How far the watermark that leaves is behind the one that came in."""
+        return self.window_ms + self.ttl_ms
+
+
 KeyedPlan = ContinuousPlan | DeduplicatePlan | TopNPlan
 """What an operator does that keeps something per key without an end."""
 
@@ -121,6 +156,8 @@ __all__ = [
     "AggregatePlan",
     "ContinuousPlan",
     "DeduplicatePlan",
+    "JoinPlan",
+    "JoinSidePlan",
     "KeyedPlan",
     "LatePolicy",
     "TopNPlan",

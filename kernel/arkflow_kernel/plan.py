@@ -32,6 +32,8 @@ from arkflow_kernel.operator_plans import (
     AggregatePlan,
     ContinuousPlan,
     DeduplicatePlan,
+    JoinPlan,
+    JoinSidePlan,
     KeyedPlan,
     LatePolicy,
     TopNPlan,
@@ -145,7 +147,8 @@ class StatePlan:
 class OperatorPlan:
     """A fused operator between source and sinks. `timeout_ms` bounds one call of it (T1b).
 
-    With a `window` or with `keyed`, the kernel runs it itself; `component` is not built then.
+    With a `window`, a `join` or with `keyed`, the kernel runs it itself; `component` is not built
+    then.
     """
 
     operator: OperatorId
@@ -155,10 +158,13 @@ class OperatorPlan:
     state: StatePlan | None = None
     window: WindowPlan | None = None
     keyed: KeyedPlan | None = None
+    join: JoinPlan | None = None
 
     @property
     def timed(self) -> bool:
         """It acts on time (`ports.TimedOperator`)."""
+        if self.join is not None:
+            return True
         return self.window is not None or (self.keyed is not None and self.keyed.timed)
 
 
@@ -260,6 +266,11 @@ class ChainPlan:
         return any(operator.timed for operator in self.operators)
 
     @property
+    def hold_ms(self) -> int:
+        """How far its watermark is behind that of its inputs when it leaves (J3)."""
+        return sum(each.join.hold_ms for each in self.operators if each.join is not None)
+
+    @property
     def channels(self) -> tuple[ChannelPlan, ...]:
         """All channels that leave the chain."""
         return tuple(channel for outlet in self.outlets for channel in outlet.channels)
@@ -340,6 +351,8 @@ __all__ = [
     "EdgeKind",
     "EdgePlan",
     "ExecutionGraph",
+    "JoinPlan",
+    "JoinSidePlan",
     "KeyedPlan",
     "LatePolicy",
     "Mode",

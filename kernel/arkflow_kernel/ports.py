@@ -231,6 +231,16 @@ class TimedOperator(Operator, Protocol):
         ...
 
 
+class TwoSided(TimedOperator, Protocol):
+    """An operator of two inputs, a join. It is the head of its chain; rows come by edges."""
+
+    def process_edge(self, edge: str, batch: pa.RecordBatch) -> Iterator[OperatorResult]:
+        """Take the rows of an edge. The call itself changes the state, or raises; the results, of
+        which the first accounts for the rows, are made piece by piece as they are asked for.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class WriteReceipt:
     """How far a sink's writes are confirmed, and when it wants to be called without a write.
@@ -295,5 +305,6 @@ __all__ = [
     "SplitLister",
     "SplitPosition",
     "TimedOperator",
+    "TwoSided",
     "WriteReceipt",
 ]

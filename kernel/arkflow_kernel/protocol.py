@@ -25,6 +25,7 @@ from arkflow_kernel.ids import (
     ChainId,
     ChannelId,
     CheckpointId,
+    EdgeId,
     EventTimeMs,
     Generation,
     MonotonicMs,
@@ -165,7 +166,7 @@ class JobOutcome:
 @dataclass(frozen=True, slots=True)
 class RunItem:
     """Run one batch through the chain's operators. `bad` goes straight to the error output,
-    `untimed` to the late route.
+    `untimed` to the late route. `edge`: by which edge it came, None from a source.
     """
 
     token: RequestToken
@@ -173,6 +174,7 @@ class RunItem:
     bad: pa.RecordBatch | None = None
     origin: Origin = NOWHERE
     untimed: pa.RecordBatch | None = None
+    edge: EdgeId | None = None
 
 
 @dataclass(frozen=True, slots=True)

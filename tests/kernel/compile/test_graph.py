@@ -143,7 +143,8 @@ def test_a_partitioned_stage_has_a_chain_per_subtask_and_merges_behind() -> None
 
 def test_each_side_of_a_join_is_partitioned_by_its_own_key(job: Jobs) -> None:
     def change(entry: dict[str, Any]) -> None:
-        config = {"left_from": "gates", "right_from": "b", "left_key": "x", "right_key": "y"}
+        sides = {"left_from": "gates", "right_from": "b", "left_key": "x", "right_key": "y"}
+        config = {**sides, "window_ms": 1_000}
         entry["operators"][1] = {"id": "text", "kind": "join", "config": config}
         entry["operators"].append({"id": "b", "kind": "source"})
         entry["sources"].append(entry["sources"][0] | {"operator_id": "b"})

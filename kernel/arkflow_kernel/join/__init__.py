@@ -1,0 +1,1 @@
+"""The interval join of two keyed streams (J1-J4)."""
