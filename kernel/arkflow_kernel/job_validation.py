@@ -26,6 +26,7 @@ from arkflow_kernel.job import (
     RestartSpec,
 )
 from arkflow_kernel.job_availability import UNAVAILABLE, Unavailable, unavailable
+from arkflow_kernel.keyed_config import keyed_model
 from arkflow_kernel.limits import WORKERS_MAX
 from arkflow_kernel.operator_calls import call_issues
 from arkflow_kernel.operator_config import (
@@ -36,7 +37,7 @@ from arkflow_kernel.operator_config import (
 from arkflow_kernel.resource_rules import resource_issues
 from arkflow_kernel.stream_compiler import ERROR_SINK_KEY, JOB_ID, WORKERS_KEY
 from arkflow_kernel.time_rules import time_issues
-from arkflow_kernel.topology import Topology, counts_keys, is_aggregate, is_keyed
+from arkflow_kernel.topology import Topology, counts_keys, is_keyed
 
 
 def validate_job(
@@ -124,7 +125,8 @@ def _operators(topology: Topology) -> Iterator[Issue]:
             yield Issue(f"{path}.parallelism", f"{text} ({limit})")
         yield from _keys(operator, path)
         yield from _type(operator, path)
-        for issue in config_issues(operator):
+        state = topology.job.state
+        for issue in config_issues(operator, None if state is None else state.ttl_ms):
             yield Issue(f"{path}.{issue.path}", issue.message, issue.warning)
         if operator.kind == "join":
             yield from _join(topology, operator, path)
@@ -136,7 +138,7 @@ def _keys(operator: OperatorSpec, path: str) -> Iterator[Issue]:
             text = f"operator '{operator.id}' is a {operator.kind} and cannot be stateful"
             yield Issue(f"{path}.stateful", f"{text}; put a stateful `map` beside it")
         return
-    in_config = operator.kind in ("window", "join")
+    in_config = operator.kind in ("window", "join") or keyed_model(operator) is not None
     if operator.stateful and not operator.key_field and not in_config:
         text = f"stateful operator '{operator.id}' requires key_field"
         yield Issue(f"{path}.key_field", f"{text}: the column whose values have a state each")
@@ -183,10 +185,10 @@ def _unused_keys(topology: Topology) -> Iterator[Issue]:
 
 
 def _type(operator: OperatorSpec, path: str) -> Iterator[Issue]:
-    """A map, filter, udf or aggregate is a processor, chosen by `config.type` (C.2)."""
+    """A map, filter or udf is a processor, chosen by `config.type`; an aggregate with it, too."""
     if operator.kind not in ("map", "filter", "udf", "aggregate"):
         return
-    if is_aggregate(operator) and "aggregates" in operator.config:
+    if keyed_model(operator) is not None:
         return
     if "type" not in operator.config:
         text = f"operator '{operator.id}' requires config.type, the processor that it runs"

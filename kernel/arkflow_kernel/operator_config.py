@@ -1,4 +1,4 @@
-"""Configurations of the operators that the kernel itself runs: windows and joins (D.8, D.9).
+"""Configurations of the operators that the kernel itself runs (D.8, D.9, J5-J7).
 
 The models say what parses; `config_issues` adds what the fields must hold together and turns
 every mistake into an Issue below `config`. Processors' configurations belong to the components.
@@ -20,6 +20,7 @@ from arkflow_kernel.job import (
     PositiveInt,
     Spec,
 )
+from arkflow_kernel.keyed_config import KeyedConfig, keyed_findings, keyed_model
 from arkflow_kernel.window_config import Finding, WindowConfig, window_findings
 
 STATE_OUTPUT_KEY: Final = "state_output_field"
@@ -54,10 +55,12 @@ class JoinConfig(Spec):
     on_overflow: Literal["fail", "evict_oldest"] = "fail"
 
 
-def config_issues(operator: OperatorSpec) -> list[Issue]:
-    """Every mistake in the config of a window or join, at paths that begin with `config`."""
+def config_issues(operator: OperatorSpec, state_ttl_ms: int | None = None) -> list[Issue]:
+    """Every mistake in the config of an operator that the kernel runs itself, at paths that begin
+    with `config`. `state_ttl_ms` is the job's `state.ttl_ms`.
+    """
     models: dict[str, type[Spec]] = {"window": WindowConfig, "join": JoinConfig}
-    model = models.get(operator.kind)
+    model = keyed_model(operator) or models.get(operator.kind)
     if model is None:
         return []
     prefix = f"{operator.kind} operator '{operator.id}' has invalid config: "
@@ -68,6 +71,8 @@ def config_issues(operator: OperatorSpec) -> list[Issue]:
         return [_issue(detail, known, prefix) for detail in error.errors(include_url=False)]
     if isinstance(parsed, WindowConfig):
         found = window_findings(parsed, operator.key_field)
+    elif isinstance(parsed, KeyedConfig):
+        found = keyed_findings(parsed, operator, state_ttl_ms)
     else:
         found = _join(parsed)
     return [Issue(each.path, prefix + each.text, each.warning) for each in found]

@@ -11,6 +11,7 @@ from typing import Any
 
 from arkflow_kernel.buffer_compiler import ALL_ROWS_KEY
 from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec, SourceSpec
+from arkflow_kernel.keyed_config import keyed_model
 
 Link = tuple[str, str]
 
@@ -160,17 +161,18 @@ class Topology:
     def keys(self, operator: str) -> tuple[str, ...]:
         """Key columns of an operator that has one input, () if it has none."""
         spec = self.operators[operator]
-        own = spec.kind == "window" or is_aggregate(spec)
+        own = spec.kind == "window" or keyed_model(spec) is not None
         several = spec.config.get("key_fields") if own else None
         if several:
             return _texts(several)
-        single = spec.config.get("key_field") if spec.kind == "window" else None
+        single = spec.config.get("key_field") if own else None
         return tuple(k for k in _texts(single or spec.key_field) if k != ALL_ROWS_KEY)
 
 
 def is_keyed(operator: OperatorSpec) -> bool:
     """Whether the operator keeps state per key (G4)."""
-    return operator.stateful or operator.kind in ("window", "join") or is_aggregate(operator)
+    by_itself = operator.kind in ("window", "join") or keyed_model(operator) is not None
+    return by_itself or operator.stateful
 
 
 def on_event_time(operator: OperatorSpec) -> bool:

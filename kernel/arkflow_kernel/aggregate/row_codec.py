@@ -184,7 +184,8 @@ class _Layout:
         nulls = np.unpackbits(flags, axis=1, bitorder="little").astype(np.bool_)
         place, columns = starts + self.size, []
         for number, field in enumerate(self.fields):
-            found = np.ascontiguousarray(fixed[:, field.at : field.at + field.width])
+            # A copy: Arrow wants numbers at multiples of their width.
+            found = fixed[:, field.at : field.at + field.width].copy()
             if field.long:
                 size = found.view(_LENGTH).reshape(-1).astype(np.int64)
                 offsets = np.concatenate(([0], np.cumsum(size))).astype(np.int64)

@@ -288,7 +288,7 @@ def test_a_mistake_is_one_error_at_its_place(
         ),
         all_of(
             set_at("operators", 1, to={"id": "text", "kind": "aggregate", "key_field": "k",
-                                     "config": {"aggregates": []}}),
+                                     "config": {"aggregates": [{"function": "count"}]}}),
             set_at("checkpoint", to=CHECKPOINT),
         ),
     ],
