@@ -3,6 +3,7 @@
 import textwrap
 from typing import Any, Final
 
+from arkflow_kernel.explain_keyed import keyed_texts
 from arkflow_kernel.explain_time import time_text, window_texts
 from arkflow_kernel.limits import MIB, SLICE_ROWS_MAX
 
@@ -56,6 +57,8 @@ def _operators(told: dict[str, Any]) -> list[str]:
         told_of = [] if operator["time"] is None else [time_text(operator["time"])]
         if operator["window"] is not None:
             told_of += window_texts(operator["window"])
+        if operator["keyed"] is not None:
+            told_of += keyed_texts(operator["keyed"])
         if operator["keeps"] and (limits := _kept(operator)):
             told_of.append(limits)
         for text in told_of:

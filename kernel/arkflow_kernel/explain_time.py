@@ -177,10 +177,11 @@ def shape_text(window: dict[str, Any]) -> str:
 def _made(window: dict[str, Any]) -> str:
     if window["releases_rows"]:
         return "releases the rows of each window together"
-    return f"makes {', '.join(_called(each) for each in window['aggregates'])}"
+    return f"makes {', '.join(called(each) for each in window['aggregates'])}"
 
 
-def _called(aggregate: dict[str, Any]) -> str:
+def called(aggregate: dict[str, Any]) -> str:
+    """An `ExplainedAggregate` that was made a dict."""
     what = f"{aggregate['function']}({aggregate['field'] or '*'})"
     return f"{what} as {aggregate['name']}"
 
@@ -198,6 +199,7 @@ __all__ = [
     "ExplainedAggregate",
     "ExplainedTime",
     "ExplainedWindow",
+    "called",
     "explained_time",
     "explained_window",
     "lateness",

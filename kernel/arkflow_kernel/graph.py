@@ -14,6 +14,7 @@ from arkflow_kernel.ids import EdgeId, JobId, OperatorId, OutputId, SubtaskIndex
 from arkflow_kernel.job import EdgeSpec, JobSpec, OperatorSpec, ResourcesSpec, RestartSpec
 from arkflow_kernel.job_mode import decide_mode, keeps
 from arkflow_kernel.join_plans import join_plan, join_shape
+from arkflow_kernel.keyed_plans import keyed_plan, keyed_state
 from arkflow_kernel.limits import STATE_MEMORY_BYTES
 from arkflow_kernel.operator_calls import PYTHON_TYPE, calls_at_once
 from arkflow_kernel.operator_config import STATE_OUTPUT_DEFAULT, STATE_OUTPUT_KEY
@@ -26,6 +27,7 @@ from arkflow_kernel.plan import (
     EdgePlan,
     ExecutionGraph,
     JoinPlan,
+    KeyedPlan,
     Mode,
     OperatorPlan,
     OutletPlan,
@@ -197,20 +199,30 @@ class _ChainPlanner:
         kind = spec.config.get("type", spec.kind)
         window = window_plan(self._topology, spec) if spec.kind == "window" else None
         join = join_plan(self._topology, spec) if spec.kind == "join" else None
+        keyed = keyed_plan(spec)
         timeout = config.get("timeout_ms", PYTHON_TIMEOUT_MS) if kind == PYTHON_TYPE else None
         return OperatorPlan(
             operator=OperatorId(spec.id),
             kind=spec.kind,
             component=ComponentPlan(type=kind, config=config, name=spec.config.get("name")),
             timeout_ms=timeout,
-            state=self._state_of(spec, window, join),
+            state=self._state_of(spec, window, join, keyed),
             window=window,
             join=join,
+            keyed=keyed,
         )
 
     def _state_of(
-        self, spec: OperatorSpec, window: WindowPlan | None, join: JoinPlan | None
+        self,
+        spec: OperatorSpec,
+        window: WindowPlan | None,
+        join: JoinPlan | None,
+        keyed: KeyedPlan | None,
     ) -> StatePlan | None:
+        if keyed is not None:
+            given = self._topology.job.state
+            ttl_ms = None if given is None else given.ttl_ms
+            return keyed_state(keyed, spec, self._state(spec, None), ttl_ms)
         if join is not None:
             keys, shape = (join.left.key, join.right.key), join_shape(join)
             return replace(self._state(spec, None), key_fields=keys, shape=shape)

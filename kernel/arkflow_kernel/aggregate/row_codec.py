@@ -9,7 +9,6 @@ every row says which schema it is of; schemas are told beside the rows, once eac
     lengths   4 bytes for each text and binary, then their bytes, in the order of the columns
 """
 
-import base64
 import hashlib
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -82,7 +81,7 @@ class RowSchemas:
     def learn(self, told: Seq[str]) -> None:
         """Those of a snapshot."""
         for text in told:
-            message: Any = pa.py_buffer(base64.b64decode(text))
+            message: Any = pa.py_buffer(bytes.fromhex(text))
             layout = _Layout.of(pa.ipc.read_schema(message))
             self._layouts.setdefault(layout.id, layout)
 
@@ -134,7 +133,7 @@ class _Layout:
             width = _LENGTH.itemsize if long else _width(name, kind)
             fields.append(_Field(name, kind, at, width, long))
             at += width
-        layout = cls(number, base64.b64encode(told).decode(), tuple(fields), at)
+        layout = cls(number, told.hex(), tuple(fields), at)
         if len(_KNOWN) < _KNOWN_MAX:
             _KNOWN[schema] = layout
         return layout
