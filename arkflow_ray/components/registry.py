@@ -98,6 +98,13 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
         f"{_BASE}.processors.python:build",
     ),
     ComponentEntry(
+        _PROCESSOR,
+        "lookup",
+        "Adds columns of a table to each row, by a key; the table is a file, read again at will.",
+        f"{_BASE}.processors.lookup_config:LookupConfig",
+        f"{_BASE}.processors.lookup:build",
+    ),
+    ComponentEntry(
         _CODEC,
         "json",
         "JSON objects, one or more a payload; types are inferred and only ever widen.",
@@ -116,7 +123,7 @@ LATER: dict[ComponentKind, tuple[str, ...]] = {
         "qdrant", "redis", "sql",
     ),
     _PROCESSOR: (
-        "arrow_to_protobuf", "batch", "embedding", "llm", "lookup", "milvus_search",
+        "arrow_to_protobuf", "batch", "embedding", "llm", "milvus_search",
         "pgvector_search", "protobuf_to_arrow", "vector_search", "vrl", "wasm",
     ),
     _CODEC: ("debezium_json", "protobuf", "schema_registry"),

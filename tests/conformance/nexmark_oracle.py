@@ -1,0 +1,181 @@
+"""What the queries of Nexmark must give, by DuckDB over the same events at rest."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import yaml
+
+from arkflow_kernel.ids import MonotonicMs
+from arkflow_kernel.ports import SourceBatch
+from arkflow_ray.components.inputs.nexmark import NexmarkReader
+from arkflow_ray.components.inputs.nexmark_config import NexmarkConfig
+
+EXAMPLES: Final = pathlib.Path(__file__).parents[2] / "examples" / "nexmark"
+QUERIES: Final = sorted((path.stem for path in EXAMPLES.glob("*.yaml")), key=lambda q: int(q[1:]))
+
+EVENTS: Final[Mapping[str, int]] = {"events": 10_000, "inter_event_us": 8_000}
+"""80 seconds, over a midnight where a query is of days."""
+
+_RANKS: Final = {"1": "price < 10000", "2": "price BETWEEN 10000 AND 999999", "3": "price > 999999"}
+_DAY: Final = "strftime(date_time, '%Y-%m-%d')"
+
+
+class _Loader(yaml.SafeLoader):
+    """As our files are read: `on` is a key like others, and not a truth value."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in forms if first not in "oO" or "bool" not in tag]
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _ranked(what: str, name: str) -> str:
+    parts = [f"{what} AS total_{name}"]
+    parts += [f"{what} FILTER ({rank}) AS rank{n}_{name}" for n, rank in _RANKS.items()]
+    return ", ".join(parts)
+
+
+_STATISTICS: Final = ", ".join(
+    [
+        _ranked("count(*)", "bids"),
+        _ranked("count(DISTINCT bidder)", "bidders"),
+        _ranked("count(DISTINCT auction)", "auctions"),
+    ]
+)
+
+ORACLE: Final[Mapping[str, str]] = {
+    "q0": "SELECT auction, bidder, price, date_time, extra FROM bid",
+    "q1": "SELECT auction, bidder, CAST(908 * price AS DECIMAL(24, 0)) * 0.001 AS price, "
+    "date_time, extra FROM bid",
+    "q2": "SELECT auction, price FROM bid WHERE auction % 123 = 0",
+    "q5": """
+        WITH counts AS (
+            SELECT auction, time_bucket(INTERVAL 2 SECOND, date_time)
+                - INTERVAL 2 SECOND * step AS starttime, count(*) AS num
+            FROM bid, range(5) AS steps(step) GROUP BY ALL
+        )
+        SELECT auction, num, starttime, starttime + INTERVAL 10 SECOND AS endtime
+        FROM counts QUALIFY num = max(num) OVER (PARTITION BY starttime)""",
+    "q7": """
+        SELECT auction, bidder, price, date_time, extra FROM bid
+        QUALIFY price = max(price) OVER (
+            PARTITION BY time_bucket(INTERVAL 10 SECOND, date_time))""",
+    "q8": """
+        WITH p AS (SELECT id, name, time_bucket(INTERVAL 10 SECOND, date_time) AS s FROM person),
+             a AS (SELECT seller, time_bucket(INTERVAL 10 SECOND, date_time) AS s FROM auction)
+        SELECT DISTINCT p.id, p.name, p.s AS starttime
+        FROM p JOIN a ON p.id = a.seller AND p.s = a.s""",
+    "q10": f"""
+        SELECT auction, bidder, price, date_time, extra, {_DAY} AS dt,
+            strftime(date_time, '%H:%M') AS hm
+        FROM bid""",
+    "q11": """
+        WITH begun AS (
+            SELECT bidder, date_time, coalesce(date_time - lag(date_time) OVER of_bidder
+                > INTERVAL 10 SECOND, true) AS first
+            FROM bid WINDOW of_bidder AS (PARTITION BY bidder ORDER BY date_time)
+        ), numbered AS (
+            SELECT *, sum(first::INT) OVER (
+                PARTITION BY bidder ORDER BY date_time RANGE UNBOUNDED PRECEDING) AS number
+            FROM begun
+        )
+        SELECT bidder, count(*) AS bid_count, min(date_time) AS starttime,
+            max(date_time) + INTERVAL 10 SECOND AS endtime
+        FROM numbered GROUP BY bidder, number""",
+    "q12": "SELECT bidder, count(*) AS bid_count FROM bid GROUP BY bidder",
+    "q13": f"""
+        SELECT auction, bidder, price, date_time, value
+        FROM bid JOIN read_csv('{EXAMPLES}/data/side_input.csv') ON auction % 1000 = key""",
+    "q14": """
+        SELECT auction, bidder, CAST(908 * price AS DECIMAL(24, 0)) * 0.001 AS price,
+            CASE WHEN hour(date_time) BETWEEN 8 AND 18 THEN 'dayTime'
+                 WHEN hour(date_time) <= 6 OR hour(date_time) >= 20 THEN 'nightTime'
+                 ELSE 'otherTime' END AS bid_time_type,
+            date_time, extra, len(regexp_extract_all(extra, 'c')) AS c_counts
+        FROM bid WHERE 908 * price > 1000000000 AND 908 * price < 50000000000""",
+    "q15": f"SELECT {_DAY} AS day, {_STATISTICS} FROM bid GROUP BY day",
+    "q16": f"""
+        SELECT channel, {_DAY} AS day, max(strftime(date_time, '%H:%M')) AS minute, {_STATISTICS}
+        FROM bid GROUP BY channel, day""",
+    "q17": f"""
+        SELECT auction, {_DAY} AS day, {_ranked("count(*)", "bids")}, min(price) AS min_price,
+            max(price) AS max_price, avg(price) AS avg_price, sum(price) AS sum_price
+        FROM bid GROUP BY auction, day""",
+    "q21": r"""
+        SELECT auction, bidder, price, channel, coalesce(
+            map {'apple': '0', 'google': '1', 'facebook': '2', 'baidu': '3'}[lower(channel)],
+            nullif(regexp_extract(url, '[&]channel_id=([^&]*)', 1), '')) AS channel_id
+        FROM bid WHERE channel_id IS NOT NULL""",
+    "q22": """
+        SELECT auction, bidder, price, channel, string_split(url, '/')[4] AS dir1,
+            string_split(url, '/')[5] AS dir2, string_split(url, '/')[6] AS dir3
+        FROM bid""",
+}
+"""By query: what its rows are, all of them."""
+
+KEYED: Final = ("q5", "q7", "q8", "q11", "q12", "q16", "q17")
+"""Queries whose rows go to subtasks by key."""
+
+WRITTEN: Final[Mapping[str, str]] = {
+    "q12": "SELECT bidder, sum(bid_count) AS bid_count FROM written GROUP BY bidder"
+}
+"""What is compared of what a query wrote, if that is not its rows."""
+
+
+def edited(query: str, folder: pathlib.Path, parallelism: int = 1, **source: Any) -> str:
+    """An example's text, with few events; it writes below `folder`."""
+    config: Any = yaml.load((EXAMPLES / f"{query}.yaml").read_text(), _Loader)
+    (job,) = config["jobs"]
+    job["parallelism"] = parallelism
+    job["restart"] = {"strategy": "none"}
+    job["checkpoint"]["object_store_uri"] = str(folder / "checkpoints")
+    for read in job["sources"]:
+        read["config"] |= {**EVENTS, **source}
+    (write,) = job["sinks"]
+    write["config"] = {"path": str(folder / "out"), "format": "parquet"}
+    return yaml.safe_dump(config)
+
+
+def assert_right(query: str, folder: pathlib.Path, text: str) -> None:
+    """Fail with the first rows that are too many or missing in what the job `text` wrote."""
+    with duckdb.connect() as database:
+        for kind, table in _tables(text).items():
+            database.register(kind, table)
+        parts = str(folder / "out" / "part-*")
+        database.execute(f"CREATE VIEW written AS FROM read_parquet('{parts}')")
+        database.execute(f"CREATE VIEW found AS {WRITTEN.get(query, 'FROM written')}")
+        database.execute(f"CREATE TABLE expected AS {ORACLE[query]}")
+        names = [row[0] for row in database.execute("DESCRIBE expected").fetchall()]
+        assert sorted(names) == sorted(r[0] for r in database.execute("DESCRIBE found").fetchall())
+        columns = ", ".join(names)
+        sides = {"expected": "found", "found": "expected"}
+        for one, other in sides.items():
+            difference = f"SELECT {columns} FROM {one} EXCEPT ALL SELECT {columns} FROM {other}"
+            rows = database.execute(f"{difference} LIMIT 3").fetchall()
+            assert rows == [], f"{query}: only {one}: {rows}"
+        assert database.execute("SELECT count(*) > 0 FROM expected").fetchone() == (True,)
+
+
+def _tables(text: str) -> dict[str, pa.Table]:
+    """The events that a job's sources read, by kind; other kinds with the first one's settings."""
+    sources = [read["config"] for read in yaml.safe_load(text)["jobs"][0]["sources"]]
+    configs = {kind: {**sources[0], "kind": kind} for kind in ("person", "auction", "bid")}
+    configs |= {config["kind"]: config for config in sources}
+    return {kind: _events(config) for kind, config in configs.items()}
+
+
+def _events(config: dict[str, Any]) -> pa.Table:
+    model = NexmarkConfig(**{k: v for k, v in config.items() if k in NexmarkConfig.model_fields})
+    reader = NexmarkReader("oracle", model)
+    reader.open([])
+    batches = []
+    while isinstance(result := reader.read(MonotonicMs(0)), SourceBatch):
+        batches.append(result.batch)
+    return pa.Table.from_batches(batches)
+
+
+__all__ = ["EVENTS", "EXAMPLES", "KEYED", "ORACLE", "QUERIES", "WRITTEN", "assert_right", "edited"]
