@@ -26,6 +26,7 @@ from arkflow_kernel.job import (
     RestartSpec,
 )
 from arkflow_kernel.job_availability import UNAVAILABLE, Unavailable, unavailable
+from arkflow_kernel.join_rules import join_issues
 from arkflow_kernel.keyed_config import keyed_model
 from arkflow_kernel.limits import WORKERS_MAX
 from arkflow_kernel.operator_calls import call_issues
@@ -60,6 +61,7 @@ def validate_job(
         *call_issues(topology),
         *edge_issues(topology),
         *time_issues(topology),
+        *join_issues(topology),
         *autoscale_issues(topology),
     ]
 
@@ -128,8 +130,6 @@ def _operators(topology: Topology) -> Iterator[Issue]:
         state = topology.job.state
         for issue in config_issues(operator, None if state is None else state.ttl_ms):
             yield Issue(f"{path}.{issue.path}", issue.message, issue.warning)
-        if operator.kind == "join":
-            yield from _join(topology, operator, path)
 
 
 def _keys(operator: OperatorSpec, path: str) -> Iterator[Issue]:
@@ -195,19 +195,6 @@ def _type(operator: OperatorSpec, path: str) -> Iterator[Issue]:
         yield Issue(f"{path}.config.type", text)
     elif not isinstance(operator.config["type"], str) or not operator.config["type"]:
         yield Issue(f"{path}.config.type", "config.type is the name of a processor, as text")
-
-
-def _join(topology: Topology, operator: OperatorSpec, path: str) -> Iterator[Issue]:
-    feeding = [edge.from_ for edge in topology.inputs.get(operator.id, [])]
-    if len(feeding) != 2:
-        text = f"join operator '{operator.id}' requires exactly two inbound edges, it has"
-        yield Issue(path, f"{text} {len(feeding)}; add one edge per side")
-    for side in ("left_from", "right_from"):
-        name = operator.config.get(side)
-        if isinstance(name, str) and name and name not in feeding:
-            text = f"{side} names '{name}', which does not feed join operator '{operator.id}'"
-            told = f"fed by: {', '.join(feeding) or 'none'}"
-            yield Issue(f"{path}.config.{side}", f"{text}; {told}")
 
 
 def _components(topology: Topology) -> Iterator[Issue]:

@@ -83,7 +83,8 @@ def as_window(**config: Any) -> Change:
 def as_join(**config: Any) -> Change:
     """The map of the job becomes a join of `gates` and a second source `lamps`."""
     sides = {"left_from": "gates", "right_from": "lamps", "left_key": "k", "right_key": "k"}
-    spec = {"id": "text", "kind": "join", "config": {**sides, "window_ms": 5} | config}
+    times = {"left_timestamp": "at", "right_timestamp": "at", "window_ms": 5}
+    spec = {"id": "text", "kind": "join", "config": {**sides, **times} | config}
     return all_of(
         as_window(),
         set_at("operators", 1, to=spec),
