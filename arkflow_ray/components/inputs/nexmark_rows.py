@@ -95,7 +95,7 @@ class Events:
 
     def extra(self, shortest: int, longest: int) -> Column:
         """Letters that give the event its size."""
-        return self._draws.letters(_Field.EXTRA, shortest, longest)
+        return self._long_text(_Field.EXTRA, shortest, longest)
 
     def _place_ms(self) -> Numbers:
         """The time of its place, in order."""
@@ -106,6 +106,13 @@ class Events:
 
     def _one_of(self, field: int, texts: "pa.Array[Any]") -> Column:
         return texts.take(self._draws.below(field, len(texts)))
+
+    def _long_text(self, field: int, shortest: int, longest: int) -> Column:
+        """Two texts out of thousands: letters one by one would cost more than all other columns."""
+        half = shortest // 2
+        head = self._one_of(field, _texts(field, half, half))
+        tail = self._one_of(field + 1, _texts(field + 1, shortest - half, longest - half))
+        return _joined(head, tail)
 
     def _person(self, field: int, hot_ratio: int, hot_place: int) -> Column:
         """A person who bids or sells, by hundreds the same one, or anybody active."""
@@ -169,7 +176,7 @@ class Events:
 
     def description(self) -> Column:
         """Letters."""
-        return self._draws.letters(_Field.DESCRIPTION, 3, 100)
+        return self._long_text(_Field.DESCRIPTION, 4, 100)
 
     def initial_bid(self) -> Column:
         """A price."""
@@ -242,6 +249,10 @@ class _Field:
     PATH, TAGGED = 400, 410
 
 
+_POOL: Final = 1_000
+_TEXTS: Final = 4_096
+"""Long texts are put together from so many, whose fields begin at `_POOL`."""
+
 _FINE: Final = 1_000
 _MANTISSA_DIVISOR: Final = 10_000
 _POWERS: Final = 10 ** np.arange(6, dtype=np.int64)
@@ -262,6 +273,11 @@ def _joined(*parts: Any) -> Column:
 @cache
 def _names() -> "pa.Array[Any]":
     return pa.array([f"{first} {last}" for first in _FIRST_NAMES for last in _LAST_NAMES])
+
+
+@cache
+def _texts(field: int, shortest: int, longest: int) -> "pa.Array[Any]":
+    return Draws(0, np.arange(_TEXTS)).letters(_POOL + field, shortest, longest)
 
 
 @cache
