@@ -238,8 +238,8 @@ class SideRows:
         """Keys of a run that was added which now have more rows than one may (`max_per_key`)."""
         keys, _ = _counted(run.keys)
         keys = keys[keys != NULL_KEY]
-        more: Mask = self._counts.room[keys] > self._join.max_per_key
-        return keys[more]
+        more: Slots = keys[self._counts.room[keys] > self._join.max_per_key]
+        return more
 
     def rows_of(self, key: int) -> int:
         """How many rows a key has."""

@@ -146,7 +146,8 @@ def random_case(seed: int) -> Case:
             sides[side].append(stamped(made, bound, first))
             first += len(made)
     plan = join_of(window, ttl, kind=kind, late=dice.choice(["drop", "route"]))
-    types = dice.choice([(pa.int64(), pa.int64()), (pa.int32(), pa.float64())])
+    same = dice.random() < 0.5
+    types = (pa.int64(), pa.int64()) if same else (pa.int32(), pa.float64())
     return Case(plan, bound, sides, seed, key_types=types)
 
 

@@ -92,7 +92,8 @@ def test_a_late_row_is_routed_with_its_mark_and_matches_nothing() -> None:
 
 def test_a_stamped_row_is_judged_by_its_own_watermark_on_both_sides_of_a_pair() -> None:
     """A row far behind matches what is at or above its cut, whichever of the two comes first."""
-    stamped = rows(("a", 95), **{ROW_WATERMARK: pa.array([104], pa.int64())})
+    mark: dict[str, Any] = {ROW_WATERMARK: pa.array([104], pa.int64())}
+    stamped = rows(("a", 95), **mark)
     other = rows(("a", 93), ("a", 94))
     for first, second in (((LEFT, stamped), (RIGHT, other)), ((RIGHT, other), (LEFT, stamped))):
         line = line_of()
