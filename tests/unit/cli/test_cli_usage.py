@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 import arkflow_ray
 from arkflow_kernel.plan import ComponentPlan
 from arkflow_ray.components.api import BuildContext, ComponentEntry, ComponentKind
 from arkflow_ray.components.building import check_component
 from arkflow_ray.components.registry import BUILT_IN
+from arkflow_ray.config.tree import TreeBuilder, plain
+from arkflow_ray.config.yaml_tree import parse_yaml
 
 
 def test_the_version_is_that_of_the_distribution(cli: Any) -> None:
@@ -124,7 +125,7 @@ def test_a_component_is_shown_as_json(cli: Any) -> None:
 @pytest.mark.parametrize("entry", BUILT_IN, ids=lambda e: f"{e.kind.value}-{e.name}")
 def test_the_example_of_every_component_is_valid(cli: Any, entry: ComponentEntry) -> None:
     shown = json.loads(cli("components", "show", entry.kind.value, entry.name, "--json").out)
-    config = yaml.safe_load(shown["example"])
+    config = plain(parse_yaml(shown["example"], TreeBuilder()))
     plan = ComponentPlan(config.pop("type"), config)
     assert check_component(entry.kind, plan, BuildContext("example")) == []
 
