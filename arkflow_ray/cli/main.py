@@ -14,6 +14,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from arkflow_ray.cli import places
+from arkflow_ray.cli.benching import benching
 from arkflow_ray.cli.exits import ExitCode, command, say
 from arkflow_ray.cli.operating import operating
 
@@ -30,6 +31,7 @@ components = typer.Typer(
 )
 app.add_typer(components, name="components")
 app.add_typer(operating)
+app.add_typer(benching, name="bench")
 
 
 class Format(StrEnum):

@@ -12,6 +12,7 @@ from arkflow_kernel.ids import MonotonicMs
 from arkflow_kernel.ports import SourceBatch
 from arkflow_ray.components.inputs.nexmark import NexmarkReader
 from arkflow_ray.components.inputs.nexmark_config import NexmarkConfig
+from arkflow_ray.config.tree import plain, read_tree
 
 EXAMPLES: Final = pathlib.Path(__file__).parents[2] / "examples" / "nexmark"
 QUERIES: Final = sorted((path.stem for path in EXAMPLES.glob("*.yaml")), key=lambda q: int(q[1:]))
@@ -21,16 +22,6 @@ EVENTS: Final[Mapping[str, int]] = {"events": 10_000, "inter_event_us": 8_000}
 
 _RANKS: Final = {"1": "price < 10000", "2": "price BETWEEN 10000 AND 999999", "3": "price > 999999"}
 _DAY: Final = "strftime(date_time, '%Y-%m-%d')"
-
-
-class _Loader(yaml.SafeLoader):
-    """As our files are read: `on` is a key like others, and not a truth value."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in forms if first not in "oO" or "bool" not in tag]
-    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def _ranked(what: str, name: str) -> str:
@@ -128,7 +119,7 @@ WRITTEN: Final[Mapping[str, str]] = {
 
 def edited(query: str, folder: pathlib.Path, parallelism: int = 1, **source: Any) -> str:
     """An example's text, with few events; it writes below `folder`."""
-    config: Any = yaml.load((EXAMPLES / f"{query}.yaml").read_text(), _Loader)
+    config = plain(read_tree(EXAMPLES / f"{query}.yaml")[0])
     (job,) = config["jobs"]
     job["parallelism"] = parallelism
     job["restart"] = {"strategy": "none"}
