@@ -11,6 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
+from arkflow_kernel.keyed_config import KEYED_MODELS
 from arkflow_kernel.operator_config import (
     STATE_OUTPUT_DEFAULT,
     STATE_OUTPUT_KEY,
@@ -24,7 +25,7 @@ from arkflow_ray.config.models import BUFFERS, EngineConfig
 
 _DIALECT: Final = GenerateJsonSchema.schema_dialect
 _PREFIX: Final = "#/$defs/"
-_PROCESSOR_KINDS: Final = ["map", "filter", "udf", "aggregate"]
+_PROCESSOR_KINDS: Final = ["map", "filter", "udf"]
 _RATE: Final = {
     "type": "number",
     "exclusiveMinimum": 0,
@@ -36,6 +37,7 @@ _COUNT: Final = {
     "default": STATE_OUTPUT_DEFAULT,
     "description": "The column that gets the running row count of the key.",
 }
+_KEYED: Final = tuple(KEYED_MODELS.values())
 _NAME: Final = {"type": "string", "description": "A name for this component."}
 
 Schema = dict[str, Any]
@@ -44,7 +46,7 @@ Schema = dict[str, Any]
 def json_schema() -> Schema:
     """The schema of a whole file, a new object at each call."""
     entries = [entry for _, entry in sorted(registry.entries().items(), key=_order)]
-    models: list[type[BaseModel]] = [EngineConfig, WindowConfig, JoinConfig, *BUFFERS]
+    models: list[type[BaseModel]] = [EngineConfig, WindowConfig, JoinConfig, *_KEYED, *BUFFERS]
     models += [registry.config_class(entry) for entry in entries]
     unique = list(dict.fromkeys(models))
     refs, schema = models_json_schema([(m, "validation") for m in unique], by_alias=True)
@@ -172,6 +174,12 @@ def _fill_jobs(
     processor["else"] = _config(f"{_PREFIX}Processor")
     operator["allOf"] = [
         _when({"kind": _PROCESSOR_KINDS}, processor),
+        _when({"kind": "aggregate"}, _aggregate(processor, names)),
+        *(
+            _when({"kind": kind}, _config(_PREFIX + names[model]))
+            for kind, model in KEYED_MODELS.items()
+            if kind != "aggregate"
+        ),
         _when({"kind": "window"}, _config(_PREFIX + names[WindowConfig])),
         _when({"kind": "join"}, _config(_PREFIX + names[JoinConfig])),
     ]
@@ -191,6 +199,13 @@ def _fill_jobs(
             _when({key: entry.name}, {"properties": {"config": _settings(entry, definitions)}})
             for entry in own
         ]
+
+
+def _aggregate(processor: Schema, names: dict[type[BaseModel], str]) -> Schema:
+    """With a `type` it is a processor, else a continuous aggregate."""
+    typed = {"properties": {"config": {"required": ["type"]}}, "required": ["config"]}
+    own = _config(_PREFIX + names[KEYED_MODELS["aggregate"]])
+    return {"if": typed, "then": processor, "else": own}
 
 
 def _config(reference: str) -> Schema:

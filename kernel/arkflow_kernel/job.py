@@ -164,7 +164,19 @@ class OperatorAutoscaleSpec(Spec):
     target_busy: BusyShare | None = None
 
 
-OperatorKind = Literal["source", "map", "filter", "aggregate", "window", "join", "sink", "udf"]
+OperatorKind = Literal[
+    "source",
+    "map",
+    "filter",
+    "aggregate",
+    "window",
+    "join",
+    "sink",
+    "udf",
+    "deduplicate",
+    "top_n",
+]
+"""What an operator is (C.2). Additions: `deduplicate` and `top_n`."""
 
 
 class OperatorSpec(Spec):

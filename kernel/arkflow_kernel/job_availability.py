@@ -10,9 +10,9 @@ from typing import Final
 
 from arkflow_kernel.errors import Issue
 from arkflow_kernel.job import JobSpec
-from arkflow_kernel.topology import Topology, is_aggregate
+from arkflow_kernel.topology import Topology
 
-JOINS: Final = "joins and aggregates"
+JOINS: Final = "joins"
 CLUSTERS: Final = "clusters"
 
 Finder = Callable[[Topology], Iterator[str]]
@@ -76,11 +76,6 @@ def _kind(kind: str) -> Finder:
 
 UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
     Unavailable("a join operator", JOINS, _kind("join")),
-    Unavailable(
-        "an aggregate operator without `config.type`",
-        JOINS,
-        _operators(lambda t, name: is_aggregate(t.operators[name]), "kind"),
-    ),
     Unavailable(
         "automatic rebalancing",
         CLUSTERS,

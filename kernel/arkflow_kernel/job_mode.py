@@ -15,6 +15,8 @@ _KEEPING: Final[tuple[tuple[Callable[[OperatorSpec], bool], str], ...]] = (
     (lambda op: op.kind == "window", "is a window"),
     (lambda op: op.kind == "join", "is a join"),
     (is_aggregate, "is an aggregate"),
+    (lambda op: op.kind == "deduplicate", "keeps the keys that it has seen"),
+    (lambda op: op.kind == "top_n", "keeps the best rows of each key"),
     (lambda op: op.stateful, "is stateful"),
     (lambda op: op.config.get("type") in KEEPING_PROCESSORS, "keeps rows across batches"),
 )

@@ -1,8 +1,10 @@
 """Operators that the kernel runs itself: windows, and others that keep something per key."""
 
 from arkflow_kernel.aggregate.continuous import continuous_aggregate
+from arkflow_kernel.aggregate.deduplicate import deduplicate
+from arkflow_kernel.aggregate.top_n import top_n
 from arkflow_kernel.join.join_operator import join_operator
-from arkflow_kernel.plan import ContinuousPlan, OperatorPlan
+from arkflow_kernel.plan import ContinuousPlan, DeduplicatePlan, OperatorPlan, TopNPlan
 from arkflow_kernel.ports import Operator
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
@@ -23,6 +25,10 @@ def kernel_operator(
         return window_operator(plan, journal, states)
     if isinstance(plan.keyed, ContinuousPlan):
         return continuous_aggregate(plan, journal, states)
+    if isinstance(plan.keyed, DeduplicatePlan):
+        return deduplicate(plan, journal, states)
+    if isinstance(plan.keyed, TopNPlan):
+        return top_n(plan, journal, states)
     return None
 
 

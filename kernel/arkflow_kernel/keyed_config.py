@@ -56,6 +56,9 @@ class TopNConfig(KeyedConfig):
     order: Literal["desc", "asc"] = Field(
         default="desc", description="Whether the greatest or the least value is the best."
     )
+    rank_field: Column = Field(
+        default="rank", description="The column that gets the place of a row, from 1 on."
+    )
 
 
 def keyed_model(operator: OperatorSpec) -> type[KeyedConfig] | None:
@@ -65,10 +68,15 @@ def keyed_model(operator: OperatorSpec) -> type[KeyedConfig] | None:
     """
     if operator.kind == "aggregate" and "type" in operator.config:
         return None
-    return _MODELS.get(operator.kind)
+    return KEYED_MODELS.get(operator.kind)
 
 
-_MODELS: Final[dict[str, type[KeyedConfig]]] = {"aggregate": ContinuousConfig}
+KEYED_MODELS: Final[dict[str, type[KeyedConfig]]] = {
+    "aggregate": ContinuousConfig,
+    "deduplicate": DeduplicateConfig,
+    "top_n": TopNConfig,
+}
+"""Kinds of operators that keep something per key without windows."""
 
 
 def keyed_findings(
@@ -160,6 +168,7 @@ def _times(config: ContinuousConfig) -> Iterator[Finding]:
 
 
 __all__ = [
+    "KEYED_MODELS",
     "ContinuousConfig",
     "DeduplicateConfig",
     "KeyedConfig",

@@ -38,7 +38,7 @@ def _plan(config: KeyedConfig) -> KeyedPlan:
                 config.overflow is None,
             )
         case TopNConfig():
-            return TopNPlan(config.by, config.n, config.order == "desc")
+            return TopNPlan(config.by, config.n, config.order == "desc", config.rank_field)
         case _:
             assert isinstance(config, DeduplicateConfig)
             return DeduplicatePlan()

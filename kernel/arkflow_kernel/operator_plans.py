@@ -101,11 +101,15 @@ class DeduplicatePlan:
 
 @dataclass(frozen=True, slots=True)
 class TopNPlan:
-    """Per key the `count` rows with the greatest value of the column `by`, or the least (J7)."""
+    """Per key the `count` rows with the greatest value of the column `by`, or the least (J7).
+
+    They leave with their rank, from 1 on, in the column `rank_field`.
+    """
 
     by: str
     count: int
     descending: bool = True
+    rank_field: str = "rank"
 
     @property
     def timed(self) -> bool:

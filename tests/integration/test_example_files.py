@@ -116,6 +116,19 @@ def test_the_windows_leave_in_order_of_time_and_the_late_sale_is_put_aside(
     assert (late["customer"], late["__arkflow_late_event_route"]) == ("eve", True)
 
 
+def test_shops_add_up_sales_that_were_sent_twice_once_and_the_dearest_are_ranked(
+    folder: pathlib.Path,
+) -> None:
+    last = {row["shop"]: row for row in run(folder, "aggregates")}
+    lyon = {"sales": 3, "turnover": 61, "dearest": 31, "last": "cy", "customers": 2}
+    oslo = {"sales": 1, "turnover": 50, "dearest": 50, "last": "bo", "customers": 1}
+    assert last == {"Lyon": {"shop": "Lyon", **lyon}, "Oslo": {"shop": "Oslo", **oslo}}
+    lists: dict[object, dict[object, object]] = {}
+    for row in written(folder, "out/aggregates"):
+        lists.setdefault(row["shop"], {})[row["rank"]] = row["euros"]
+    assert lists == {"Lyon": {1: 31, 2: 20}, "Oslo": {1: 50}}
+
+
 def test_the_partitioned_job_numbers_the_large_orders_of_each_country(
     folder: pathlib.Path,
 ) -> None:

@@ -1,4 +1,4 @@
-"""A keyed state whose value is a row of several columns, of types that widen (S6, S9, S10).
+"""A keyed state whose values are rows of columns, or lists of them; types widen (S6, S9, S10).
 
 The rows lie in a `MemoryState` as binaries (`row_codec.py`), so transactions, TTL, budgets, runs
 and local files are its own. A snapshot says beside them what schemas the rows have, the type
@@ -8,6 +8,7 @@ ledger of the operator's fields, and what the rows are.
 import json
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.aggregate.row_codec import Decoded, RowSchemas, RowTypeError
+from arkflow_kernel.aggregate.row_lists import packed, unpacked
 from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.plan import StatePlan
-from arkflow_kernel.state.api import Found, Sealed, StateAddress, StateEntries, StateLayout
+from arkflow_kernel.state.api import Sealed, StateAddress, StateLayout
+from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.state.growing import Slots
 from arkflow_kernel.state.key_rows import KeyRows
 from arkflow_kernel.state.memory import MemoryState
@@ -44,8 +47,10 @@ class Ledger(Protocol):
 
 
 class KeyedRows:
-    """One row for each key (`api.RunState`). `what` says what the rows are: a snapshot of others
-    is refused. `state` has the keys; it is the chain's journal's, too.
+    """One row for each key, or a list of rows (`api.RunState`).
+
+    `what` says what the rows are: a snapshot of others is refused. `state` has the keys; it is the
+    chain's journal's, too.
     """
 
     def __init__(self, state: MemoryState, what: str, ledger: Ledger | None = None) -> None:
@@ -62,23 +67,40 @@ class KeyedRows:
 
     def get(self, keys: KeyRows) -> list[Decoded]:
         """The rows of distinct keys, by schema; `places` are numbers of keys."""
-        return self.decoded(self.state.get(keys))
-
-    def decoded(self, found: Found) -> list[Decoded]:
-        """The rows of what the state answered; those that are not there are left out."""
-        return self._schemas.decoded(found.values)
-
-    def rows_of(self, entries: StateEntries) -> list[Decoded]:
-        """The rows of entries of the state."""
-        return self._schemas.decoded(entries.values)
+        return self._schemas.decoded(self.state.get(keys).values)
 
     def put(self, keys: KeyRows, rows: pa.RecordBatch) -> None:
         """Set the rows of distinct keys. Raises `ProcessingError`; then nothing is set."""
+        self.state.put(keys, self._encoded(rows))
+
+    def lists(self, keys: KeyRows) -> tuple[list[Decoded], Slots]:
+        """The rows of distinct keys that `put_lists` has set, by schema; `places` are numbers of
+        rows, and the array has the number of the key of each.
+        """
+        rows, owners = unpacked(self.state.get(keys).values)
+        return self._schemas.decoded(rows), owners
+
+    def put_lists(self, keys: KeyRows, rows: pa.RecordBatch, counts: Slots) -> None:
+        """Set the list of rows of each of some distinct keys; `rows` has those of all, key by key,
+        and `counts` how many each has. Raises `ProcessingError`; then nothing is set.
+        """
+        self.state.put(keys, packed(self._encoded(rows), counts))
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise `ProcessingError` for a column that no row can have."""
+        with self._as_processing_error():
+            self._schemas.check(schema)
+
+    def _encoded(self, rows: pa.RecordBatch) -> AnyArray:
+        with self._as_processing_error():
+            return self._schemas.encoded(rows)
+
+    @contextmanager
+    def _as_processing_error(self) -> Iterator[None]:
         try:
-            values = self._schemas.encoded(rows)
+            yield
         except RowTypeError as error:
             raise ProcessingError(self.operator, str(error), error_class="StateError") from error
-        self.state.put(keys, values)
 
     # --- RunState ------------------------------------------------------------------------------
 

@@ -60,9 +60,13 @@ class RowSchemas:
         self._layouts.setdefault(layout.id, layout)
         return layout.encoded(columns, rows.num_rows)
 
+    def check(self, schema: pa.Schema) -> None:
+        """Raise `RowTypeError` for a type that rows cannot hold."""
+        _Layout.of(schema)
+
     def decoded(self, values: AnyArray) -> list[Decoded]:
         """What `encoded` was given, by schema; nulls are left out."""
-        data, starts, sizes = _memory(values)
+        data, starts, sizes = memory_of(values)
         found = np.flatnonzero(~nulls_of(values)) if values.null_count else np.arange(len(values))
         if not len(found):
             return []
@@ -90,7 +94,7 @@ def _distinct(ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return ids[:1] if (ids == ids[0]).all() else np.unique(ids)
 
 
-def _memory(values: AnyArray) -> tuple[Bytes, Slots, Slots]:
+def memory_of(values: AnyArray) -> tuple[Bytes, Slots, Slots]:
     """The bytes of a binary array; where each value begins in them, and how long it is."""
     plain: Any = values.cast(pa.large_binary())
     offsets = raw(plain.buffers()[1], np.int64)[plain.offset : plain.offset + len(plain) + 1]
@@ -148,7 +152,7 @@ class _Layout:
         texts = []
         for field, column in zip(self.fields, columns, strict=True):
             if field.long:
-                data, starts, size = _memory(_plain(column, field.kind))
+                data, starts, size = memory_of(_plain(column, field.kind))
                 size = np.where(nulls_of(column), 0, size) if column.null_count else size
                 _check_lengths(field.name, size)
                 texts.append((data, starts, size))
@@ -167,7 +171,7 @@ class _Layout:
         made[offsets[:-1, None] + np.arange(self.size)] = fixed
         place = offsets[:-1] + self.size
         for data, starts, size in texts:
-            made[_spread(place, size)] = data[_spread(starts, size)]
+            made[spread(place, size)] = data[spread(starts, size)]
             place = place + size
         return assembled(pa.large_binary(), count, [None, offsets, made])
 
@@ -188,7 +192,7 @@ class _Layout:
             if field.long:
                 size = found.view(_LENGTH).reshape(-1).astype(np.int64)
                 offsets = np.concatenate(([0], np.cumsum(size))).astype(np.int64)
-                text = data[_spread(place, size)]
+                text = data[spread(place, size)]
                 columns.append(_texts(field.kind, nulls[:, number], offsets, text))
                 place = place + size
             else:
@@ -262,10 +266,10 @@ def _valid(nulls: npt.NDArray[np.bool_]) -> Bytes | None:
     return np.packbits(~nulls, bitorder="little") if nulls.any() else None
 
 
-def _spread(starts: Slots, sizes: Slots) -> Slots:
+def spread(starts: Slots, sizes: Slots) -> Slots:
     """The places of all bytes of some pieces of memory, one after the other."""
     before = np.cumsum(sizes) - sizes
     return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
 
-__all__ = ["Decoded", "RowSchemas", "RowTypeError"]
+__all__ = ["Decoded", "RowSchemas", "RowTypeError", "memory_of", "spread"]

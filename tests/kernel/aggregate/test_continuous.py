@@ -1,4 +1,4 @@
-"""Continuous aggregates: what leaves, and when; undo, TTL, types, errors (J5, S2, S7, S10)."""
+"""Continuous aggregates: what leaves, and when; undo, TTL, types, errors (J5, J8, S2, S7, S10)."""
 
 from typing import Any
 

@@ -74,6 +74,8 @@ def test_the_column_of_the_count_is_a_key_of_stateful_processors_only() -> None:
         {"jobs": [{**JOB, "sources": [{**JOB["sources"][0], "config": {}}]}]},
         {"jobs": [{**JOB, "operators": [{"id": "m", "kind": "map", "config": {"type": "x"}}]}]},
         {"jobs": [{**JOB, "operators": [{"id": "w", "kind": "window", "config": {"a": 1}}]}]},
+        {"jobs": [{**JOB, "operators": [{"id": "w", "kind": "top_n", "config": {"by": "a"}}]}]},
+        {"jobs": [{**JOB, "operators": [{"id": "w", "kind": "aggregate", "config": {"a": 1}}]}]},
     ],
 )
 def test_what_the_loader_refuses_is_refused_by_the_schema(data: Any) -> None:
