@@ -96,6 +96,11 @@ ORACLE: Final[Mapping[str, str]] = {
         SELECT auction, {_DAY} AS day, {_ranked("count(*)", "bids")}, min(price) AS min_price,
             max(price) AS max_price, avg(price) AS avg_price, sum(price) AS sum_price
         FROM bid GROUP BY auction, day""",
+    "q18": "SELECT bidder, auction, max(date_time) AS date_time FROM bid GROUP BY bidder, auction",
+    "q19": """
+        SELECT auction, price, row_number() OVER (PARTITION BY auction ORDER BY price DESC)
+            AS rank_number
+        FROM bid QUALIFY rank_number <= 10""",
     "q21": r"""
         SELECT auction, bidder, price, channel, coalesce(
             map {'apple': '0', 'google': '1', 'facebook': '2', 'baidu': '3'}[lower(channel)],
@@ -108,13 +113,26 @@ ORACLE: Final[Mapping[str, str]] = {
 }
 """By query: what its rows are, all of them."""
 
-KEYED: Final = ("q5", "q7", "q8", "q11", "q12", "q16", "q17")
+LATEST: Final[Mapping[str, str]] = {
+    "q15": "day",
+    "q16": "channel, day",
+    "q17": "auction, day",
+    "q18": "bidder, auction",
+    "q19": "auction, rank_number",
+}
+"""By query that corrects its rows: the columns of which the last row counts."""
+
+KEYED: Final = ("q5", "q7", "q8", "q11", "q12", "q16", "q17", "q18", "q19")
 """Queries whose rows go to subtasks by key."""
 
-WRITTEN: Final[Mapping[str, str]] = {
-    "q12": "SELECT bidder, sum(bid_count) AS bid_count FROM written GROUP BY bidder"
+COMPARED: Final[Mapping[str, str]] = {
+    "q12": "SELECT bidder, sum(bid_count) AS bid_count FROM written GROUP BY bidder",
+    "q18": "SELECT bidder, auction, date_time FROM written SEMI JOIN bid "
+    "USING (auction, bidder, price, channel, url, date_time, extra)",
+    "q19": "SELECT auction, price, rank_number FROM written SEMI JOIN bid "
+    "USING (auction, bidder, price, channel, url, date_time, extra)",
 }
-"""What is compared of what a query wrote, if that is not its rows."""
+"""What is compared of what a query wrote, if that is not its rows: not which of equal ones wins."""
 
 
 def edited(query: str, folder: pathlib.Path, parallelism: int = 1, **source: Any) -> str:
@@ -137,8 +155,11 @@ def assert_right(query: str, folder: pathlib.Path, text: str) -> None:
         for kind, table in _tables(text).items():
             database.register(kind, table)
         parts = str(folder / "out" / "part-*")
-        database.execute(f"CREATE VIEW written AS FROM read_parquet('{parts}')")
-        database.execute(f"CREATE VIEW found AS {WRITTEN.get(query, 'FROM written')}")
+        database.execute(
+            f"CREATE VIEW rows AS FROM read_parquet('{parts}', filename=true, file_row_number=true)"
+        )
+        database.execute(f"CREATE TABLE written AS {_written(query)}")
+        database.execute(f"CREATE TABLE found AS {COMPARED.get(query, 'FROM written')}")
         database.execute(f"CREATE TABLE expected AS {ORACLE[query]}")
         names = [row[0] for row in database.execute("DESCRIBE expected").fetchall()]
         assert sorted(names) == sorted(r[0] for r in database.execute("DESCRIBE found").fetchall())
@@ -149,6 +170,15 @@ def assert_right(query: str, folder: pathlib.Path, text: str) -> None:
             rows = database.execute(f"{difference} LIMIT 3").fetchall()
             assert rows == [], f"{query}: only {one}: {rows}"
         assert database.execute("SELECT count(*) > 0 FROM expected").fetchone() == (True,)
+
+
+def _written(query: str) -> str:
+    """The rows that count: all, or the last one of each key, in the order of publication."""
+    rows = "SELECT * EXCLUDE (filename, file_row_number) FROM rows"
+    if query not in LATEST:
+        return rows
+    newest = "ORDER BY filename DESC, file_row_number DESC"
+    return f"{rows} QUALIFY row_number() OVER (PARTITION BY {LATEST[query]} {newest}) = 1"
 
 
 def _tables(text: str) -> dict[str, pa.Table]:
@@ -169,4 +199,14 @@ def _events(config: dict[str, Any]) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-__all__ = ["EVENTS", "EXAMPLES", "KEYED", "ORACLE", "QUERIES", "WRITTEN", "assert_right", "edited"]
+__all__ = [
+    "COMPARED",
+    "EVENTS",
+    "EXAMPLES",
+    "KEYED",
+    "LATEST",
+    "ORACLE",
+    "QUERIES",
+    "assert_right",
+    "edited",
+]
