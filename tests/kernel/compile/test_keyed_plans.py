@@ -1,4 +1,4 @@
-"""Operators that keep something per key without windows: mistakes, plans, explanations (J5)."""
+"""Operators that keep something per key without windows: mistakes, plans, explanations (J5-J7)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,14 @@ from arkflow_kernel.explain import as_text, explain
 from arkflow_kernel.graph import build_graph
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.job_validation import validate_job
-from arkflow_kernel.plan import AggregatePlan, ContinuousPlan, Mode, OperatorPlan
+from arkflow_kernel.plan import (
+    AggregatePlan,
+    ContinuousPlan,
+    DeduplicatePlan,
+    Mode,
+    OperatorPlan,
+    TopNPlan,
+)
 from arkflow_kernel.testing.job_changes import CHECKPOINT, Change, all_of, set_at
 
 Jobs = Callable[..., JobSpec]
@@ -156,6 +163,42 @@ def test_the_operators_own_ttl_goes_before_that_of_the_job(job: Jobs) -> None:
     assert not plan.timed
 
 
+@pytest.mark.parametrize(
+    ("kind", "config", "path", "words"),
+    [
+        ("deduplicate", {}, "key_field", "`key_field` is required"),
+        ("deduplicate", {"key_field": "k", "n": 1}, "n", "unknown key 'n'"),
+        ("top_n", {"key_field": "k", "n": 1}, "by", "`by` is required"),
+        ("top_n", {"key_field": "k", "by": "v", "n": 0}, "n", "must be at least 1"),
+        (
+            "top_n",
+            {"key_field": "k", "by": "v", "n": 1, "order": "dsc"},
+            "order",
+            "did you mean 'desc'?",
+        ),
+    ],
+)
+def test_a_wrong_first_or_best_row_is_told_what_is_wrong(
+    job: Jobs, kind: str, config: dict[str, Any], path: str, words: str
+) -> None:
+    [issue] = validate_job(job(keyed(kind, **config)))
+    assert issue.path == f"operators[1].config.{path}"
+    assert words in issue.message
+
+
+def test_first_and_best_rows_are_planned_with_their_state(job: Jobs) -> None:
+    first = planned(job(keyed("deduplicate", {"key_field": "k"}, ttl_ms=70)))
+    assert first.keyed == DeduplicatePlan()
+    assert first.state is not None
+    assert (first.state.key_fields, first.state.ttl_ms) == (("k",), 70)
+    config = {"key_fields": ["a", "b"], "by": "v", "n": 3, "order": "asc", "rank_field": "place"}
+    best = planned(job(keyed("top_n", **config)))
+    assert best.keyed == TopNPlan("v", 3, descending=False, rank_field="place")
+    assert best.state is not None
+    assert best.state.key_fields == ("a", "b")
+    assert not best.timed
+
+
 def test_with_a_type_it_is_a_processor_as_before(job: Jobs) -> None:
     plan = planned(job(keyed("aggregate", type="sql", query="SELECT 1")))
     assert plan.keyed is None
@@ -163,20 +206,30 @@ def test_with_a_type_it_is_a_processor_as_before(job: Jobs) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    ("kind", "config", "expected"),
     [
-        ({"aggregates": [SUM]}, "of all rows so far by k, after each batch makes sum(v) as total"),
+        ("deduplicate", {}, "passes the first row by k, drops the others"),
+        ("top_n", {"by": "v", "n": 3}, "keeps the 3 rows with the greatest v by k"),
         (
+            "aggregate",
+            {"aggregates": [SUM]},
+            "of all rows so far by k, after each batch makes sum(v) as total",
+        ),
+        (
+            "aggregate",
             {"aggregates": [COUNT], "emit_interval_ms": 1_500, "ttl_ms": 9_000},
             "by k, every 1,500 ms makes count(*) as count a key forgotten after 9,000 ms",
         ),
         (
+            "aggregate",
             {"aggregates": [{"function": "last", "field": "v"}], "timestamp_field": "at"},
             "makes last(v) as last_v first and last by the time at",
         ),
     ],
 )
-def test_what_an_aggregate_does_is_told(job: Jobs, config: dict[str, Any], expected: str) -> None:
-    spec = job(keyed("aggregate", key_field="k", **config))
+def test_what_such_an_operator_does_is_told(
+    job: Jobs, kind: str, config: dict[str, Any], expected: str
+) -> None:
+    spec = job(keyed(kind, key_field="k", **config))
     told = " ".join(as_text(explain(spec, build_graph(spec))).split())
     assert expected in told

@@ -158,7 +158,8 @@ def test_a_mistake_is_told_with_its_place(write: Write, old: str, new: str, told
             "kind: sink",
             "kind: snik",
             "F:7:25: jobs[0].operators[1].kind: must be one of 'source', 'map', 'filter', "
-            "'aggregate', 'window', 'join', 'sink', 'udf'; did you mean 'sink'?",
+            "'aggregate', 'window', 'join', 'sink', 'udf', 'deduplicate', 'top_n'; did you mean "
+            "'sink'?",
         ),
         (
             "from: in,",
