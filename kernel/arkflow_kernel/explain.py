@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from arkflow_kernel.budget import held_bytes_max
 from arkflow_kernel.delivery import guarantee
+from arkflow_kernel.explain_join import ExplainedJoin, explained_join
 from arkflow_kernel.explain_keyed import ExplainedKeyed, explained_keyed
 from arkflow_kernel.explain_text import render
 from arkflow_kernel.explain_time import (
@@ -72,7 +73,7 @@ class ExplainedOperator:
     """One operator: what runs, how many times, what it keeps, what it refers to.
 
     `time` is a source's event time, `window` what a window does, `keyed` what another does that
-    keeps something per key. `chain` is the head of its chain.
+    keeps something per key, `join` what a join does. `chain` is the head of its chain.
     `key_groups` are the first and last of each subtask, if rows reach it by key. `exactly_once` and
     `guarantee`, of a sink, say how it publishes and why (X1).
     """
@@ -87,6 +88,7 @@ class ExplainedOperator:
     time: ExplainedTime | None
     window: ExplainedWindow | None
     keyed: ExplainedKeyed | None
+    join: ExplainedJoin | None
     key_groups: list[list[int]] | None
     references: list[str]
     exactly_once: bool | None
@@ -212,6 +214,7 @@ def _operators(topology: Topology, graph: ExecutionGraph) -> list[ExplainedOpera
                 time=None if time is None else explained_time(time),
                 window=None if plan is None else explained_window(topology, plan),
                 keyed=None if plan is None else explained_keyed(plan),
+                join=None if plan is None else explained_join(topology, plan),
                 key_groups=[[r.start, r.stop - 1] for r in owned] or None,
                 references=references([own.config, getattr(own, "codec", None)]),
                 exactly_once=once.get(OperatorId(name)),

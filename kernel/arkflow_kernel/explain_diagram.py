@@ -12,6 +12,7 @@ from dataclasses import asdict
 from typing import Final
 
 from arkflow_kernel.explain import ExplainedEdge, ExplainedOperator, Explanation
+from arkflow_kernel.explain_join import join_text
 from arkflow_kernel.explain_time import shape_text
 from arkflow_kernel.plan import EdgeKind
 
@@ -109,6 +110,9 @@ def _label(operator: ExplainedOperator) -> list[str]:
         lines.append(shape_text(asdict(operator.window)))
         if operator.window.late_policy is not None:
             lines.append(f"late rows: {operator.window.late_policy}")
+    if operator.join is not None:
+        lines.append(join_text(asdict(operator.join)))
+        lines.append(f"late rows: {operator.join.late_policy}")
     if operator.exactly_once:
         lines.append("exactly once")
     if operator.key_groups is not None:

@@ -3,6 +3,7 @@
 import textwrap
 from typing import Any, Final
 
+from arkflow_kernel.explain_join import join_texts
 from arkflow_kernel.explain_keyed import keyed_texts
 from arkflow_kernel.explain_time import time_text, window_texts
 from arkflow_kernel.limits import MIB, SLICE_ROWS_MAX
@@ -57,6 +58,8 @@ def _operators(told: dict[str, Any]) -> list[str]:
         told_of = [] if operator["time"] is None else [time_text(operator["time"])]
         if operator["window"] is not None:
             told_of += window_texts(operator["window"])
+        if operator["join"] is not None:
+            told_of += join_texts(operator["join"])
         if operator["keyed"] is not None:
             told_of += keyed_texts(operator["keyed"])
         if operator["keeps"] and (limits := _kept(operator)):

@@ -156,7 +156,7 @@ def window_texts(window: dict[str, Any]) -> list[str]:
         clock = "the wall clock at which rows arrive"
     told = [f"{shape} {over}, on {clock}", _made(window)]
     if window["late_policy"] is not None:
-        told.append(f"late rows: {_late(window)}")
+        told.append(f"late rows: {late_text(window)}")
     if window["max_buffered_keys"] is not None:
         kept = window["max_buffered_keys"]
         then = "then the oldest go" if window["on_overflow"] == "evict_oldest" else "more fail"
@@ -186,7 +186,8 @@ def called(aggregate: dict[str, Any]) -> str:
     return f"{what} as {aggregate['name']}"
 
 
-def _late(window: dict[str, Any]) -> str:
+def late_text(window: dict[str, Any]) -> str:
+    """What becomes of rows that are late for a window or a join."""
     if window["late_policy"] == LatePolicy.ROUTE.value:
         return f"go to {window['late_route']}"
     if window["late_policy"] == LatePolicy.UPDATE.value:
@@ -202,6 +203,7 @@ __all__ = [
     "called",
     "explained_time",
     "explained_window",
+    "late_text",
     "lateness",
     "shape_text",
     "time_text",

@@ -12,7 +12,6 @@ from arkflow_kernel.errors import Issue
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.topology import Topology
 
-JOINS: Final = "joins"
 CLUSTERS: Final = "clusters"
 
 Finder = Callable[[Topology], Iterator[str]]
@@ -49,17 +48,6 @@ def unavailable(job: JobSpec) -> list[Issue]:
     return list(found.values())
 
 
-def _operators(test: Callable[[Topology, str], bool], key: str) -> Finder:
-    """Places `operators[i].<key>` of all operators that pass the test."""
-
-    def find(topology: Topology) -> Iterator[str]:
-        for i, operator in enumerate(topology.job.operators):
-            if test(topology, operator.id):
-                yield f"operators[{i}].{key}"
-
-    return find
-
-
 def _job(test: Callable[[JobSpec], bool], key: str) -> Finder:
     """The place `<key>` of the job, if it passes the test."""
 
@@ -70,12 +58,7 @@ def _job(test: Callable[[JobSpec], bool], key: str) -> Finder:
     return find
 
 
-def _kind(kind: str) -> Finder:
-    return _operators(lambda topology, name: topology.operators[name].kind == kind, "kind")
-
-
 UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
-    Unavailable("a join operator", JOINS, _kind("join")),
     Unavailable(
         "automatic rebalancing",
         CLUSTERS,
@@ -87,7 +70,6 @@ UNAVAILABLE: Final[tuple[Unavailable, ...]] = (
 
 __all__ = [
     "CLUSTERS",
-    "JOINS",
     "UNAVAILABLE",
     "Unavailable",
     "unavailable",

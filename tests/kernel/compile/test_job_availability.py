@@ -35,7 +35,6 @@ def _time(**keys: Any) -> Callable[[dict[str, Any]], None]:
 
 
 CASES = [
-    (_map(kind="join", config={}), "operators[1].kind", "joins"),
     (_with(rebalance={"mode": "auto"}), "rebalance", "clusters"),
     (_with(node_ids=["a"]), "node_ids", "clusters"),
 ]
@@ -65,6 +64,7 @@ def test_every_row_of_the_table_is_tested(job: Jobs) -> None:
         _with(transport="ray"),
         _with(delivery="best_effort"),
         _map(kind="aggregate", config={"type": "sql"}),
+        _map(kind="join", config={}),
         _map(kind="aggregate", key_field="k", config={"aggregates": [{"function": "count"}]}),
         _edge(type="forward"),
         _edge(type="broadcast"),
@@ -95,14 +95,6 @@ def test_every_row_of_the_table_is_tested(job: Jobs) -> None:
 )
 def test_what_runs_is_not_refused(job: Jobs, change: Callable[[dict[str, Any]], None]) -> None:
     assert unavailable(job(change)) == []
-
-
-def test_a_key_that_feeds_a_later_operator_is_reported_with_the_operator_only(job: Jobs) -> None:
-    def change(entry: dict[str, Any]) -> None:
-        entry["operators"][1].update(kind="join", key_field="k", config={})
-        entry["edges"][0]["partitioned"] = True
-
-    assert [issue.path for issue in unavailable(job(change))] == ["operators[1].kind"]
 
 
 def test_a_fork_is_not_refused(job: Jobs) -> None:

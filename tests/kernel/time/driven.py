@@ -27,6 +27,8 @@ from arkflow_kernel.ids import (
 from arkflow_kernel.plan import (
     ChainPlan,
     ComponentPlan,
+    JoinPlan,
+    JoinSidePlan,
     Mode,
     OperatorPlan,
     TimePlan,
@@ -81,6 +83,14 @@ def source_plan(*, timed: bool = False, idle_timeout_ms: int | None = None) -> C
 def inner_plan(*, timed: bool) -> ChainPlan:
     plan = chain_plan(sinks=(), inputs=IN, channels=(OUT,), mode=Mode.CHECKPOINT)
     return _timed(plan, timed=timed)
+
+
+def join_plan(window_ms: int, ttl_ms: int) -> ChainPlan:
+    sides = (JoinSidePlan(channel.edge, "k", "ts") for channel in IN)
+    join = OperatorPlan(
+        OperatorId("j"), "join", COMPONENT, join=JoinPlan(*sides, window_ms, ttl_ms)
+    )
+    return replace(inner_plan(timed=False), operators=(join,))
 
 
 def _timed(plan: ChainPlan, *, timed: bool) -> ChainPlan:
@@ -176,4 +186,4 @@ class Driven:
         return found
 
 
-__all__ = ["G1", "IN", "OUT", "A", "B", "Driven", "inner_plan", "source_plan"]
+__all__ = ["G1", "IN", "OUT", "A", "B", "Driven", "inner_plan", "join_plan", "source_plan"]

@@ -33,7 +33,7 @@ from arkflow_kernel.protocol import (
 )
 from arkflow_kernel.snapshot import ChainSnapshot, SplitTime
 from arkflow_kernel.testing.components import rows_batch
-from tests.kernel.time.driven import G1, A, B, Driven, inner_plan, source_plan
+from tests.kernel.time.driven import G1, A, B, Driven, inner_plan, join_plan, source_plan
 
 
 def _mark(value: int) -> Watermark:
@@ -257,3 +257,50 @@ def test_a_source_that_runs_ahead_of_the_slowest_is_not_read_until_that_follows(
     chain.rows(500)
     chain.control(slowest=Slowest(EventTimeMs(2), chain.task.report(chain.clock.moment()).chain))
     chain.rows(900)
+
+
+def test_the_watermark_that_leaves_a_join_is_behind_the_one_that_came_in() -> None:
+    """By the window and the TTL (J3): rows that it keeps may leave until then."""
+    chain = Driven(join_plan(window_ms=30, ttl_ms=5))
+    chain.starts()
+    chain.deliver(0, _mark(100))
+    chain.deliver(1, _mark(120))
+    chain.done()  # the tick of the start
+    assert chain.items() == [AdvanceItem(chain.items()[0].token, EventTimeMs(100))]
+    chain.done(1)
+    assert chain.said() == ["rows", "65"]
+
+
+def test_idleness_leaves_a_join_when_both_sides_are_idle() -> None:
+    chain = Driven(join_plan(window_ms=30, ttl_ms=5))
+    chain.starts()
+    chain.done()
+    chain.deliver(0, Idle())
+    chain.deliver(1, _mark(100))
+    chain.done()
+    assert chain.said() == ["65"]
+    chain.deliver(1, Idle())
+    assert chain.said() == ["idle"]
+    chain.deliver(0, _mark(90))
+    assert chain.said() == ["65"]
+
+
+def test_a_restored_join_tells_its_watermark_held_back() -> None:
+    plan = join_plan(window_ms=30, ttl_ms=5)
+    snapshot = ChainSnapshot(
+        plan.chain, plan.tasks, (), (), finished=False, watermark=EventTimeMs(100)
+    )
+    chain = Driven(plan, snapshot=snapshot)
+    assert chain.said() == ["65"]
+
+
+def test_a_watermark_that_is_less_than_a_join_holds_back_from_the_beginning_is_the_earliest() -> (
+    None
+):
+    chain = Driven(join_plan(window_ms=30, ttl_ms=5))
+    chain.starts()
+    chain.done()
+    chain.deliver(0, _mark(EARLIEST + 1))
+    chain.deliver(1, _mark(EARLIEST + 1))
+    chain.done()
+    assert chain.said() == [str(int(EARLIEST))]
