@@ -20,6 +20,9 @@ QUERIES: Final = sorted((path.stem for path in EXAMPLES.glob("*.yaml")), key=lam
 EVENTS: Final[Mapping[str, int]] = {"events": 10_000, "inter_event_us": 8_000}
 """80 seconds, over a midnight where a query is of days."""
 
+JOINS: Final[Mapping[str, int]] = {"events": 10_000, "inter_event_us": 1_000}
+"""For queries with a join, which depend on how long an auction is open."""
+
 _RANKS: Final = {"1": "price < 10000", "2": "price BETWEEN 10000 AND 999999", "3": "price > 999999"}
 _DAY: Final = "strftime(date_time, '%Y-%m-%d')"
 
@@ -43,6 +46,16 @@ ORACLE: Final[Mapping[str, str]] = {
     "q1": "SELECT auction, bidder, CAST(908 * price AS DECIMAL(24, 0)) * 0.001 AS price, "
     "date_time, extra FROM bid",
     "q2": "SELECT auction, price FROM bid WHERE auction % 123 = 0",
+    "q3": """
+        SELECT name, city, state, auction.id AS id
+        FROM auction JOIN person ON seller = person.id
+        WHERE category = 10 AND state IN ('OR', 'ID', 'CA')""",
+    "q4": """
+        SELECT category, avg(final) AS avg_price FROM (
+            SELECT id, category, max(price) AS final FROM auction JOIN bid
+                ON id = auction AND bid.date_time BETWEEN auction.date_time AND expires
+            GROUP BY id, category)
+        GROUP BY category""",
     "q5": """
         WITH counts AS (
             SELECT auction, time_bucket(INTERVAL 2 SECOND, date_time)
@@ -51,6 +64,13 @@ ORACLE: Final[Mapping[str, str]] = {
         )
         SELECT auction, num, starttime, starttime + INTERVAL 10 SECOND AS endtime
         FROM counts QUALIFY num = max(num) OVER (PARTITION BY starttime)""",
+    "q6": """
+        WITH sold AS (
+            SELECT seller, id, expires, max(price) AS final FROM auction JOIN bid
+                ON id = auction AND bid.date_time BETWEEN auction.date_time AND expires
+            GROUP BY seller, id, expires
+            QUALIFY row_number() OVER (PARTITION BY seller ORDER BY expires DESC, id DESC) <= 10)
+        SELECT seller, avg(final) AS avg_price FROM sold GROUP BY seller""",
     "q7": """
         SELECT auction, bidder, price, date_time, extra FROM bid
         QUALIFY price = max(price) OVER (
@@ -60,6 +80,11 @@ ORACLE: Final[Mapping[str, str]] = {
              a AS (SELECT seller, time_bucket(INTERVAL 10 SECOND, date_time) AS s FROM auction)
         SELECT DISTINCT p.id, p.name, p.s AS starttime
         FROM p JOIN a ON p.id = a.seller AND p.s = a.s""",
+    "q9": """
+        SELECT auction.*, auction, bidder, price, bid.date_time AS bid_time, bid.extra AS bid_extra
+        FROM auction JOIN bid ON id = auction
+            AND bid.date_time BETWEEN auction.date_time AND expires
+        QUALIFY row_number() OVER (PARTITION BY id ORDER BY price DESC, bid.date_time) = 1""",
     "q10": f"""
         SELECT auction, bidder, price, date_time, extra, {_DAY} AS dt,
             strftime(date_time, '%H:%M') AS hm
@@ -101,6 +126,12 @@ ORACLE: Final[Mapping[str, str]] = {
         SELECT auction, price, row_number() OVER (PARTITION BY auction ORDER BY price DESC)
             AS rank_number
         FROM bid QUALIFY rank_number <= 10""",
+    "q20": """
+        SELECT auction, bidder, price, channel, url, bid.date_time AS bid_time,
+            bid.extra AS bid_extra, item_name, description, initial_bid, reserve,
+            auction.date_time AS auction_time, expires, seller, category,
+            auction.extra AS auction_extra
+        FROM bid JOIN auction ON auction = id WHERE category = 10""",
     "q21": r"""
         SELECT auction, bidder, price, channel, coalesce(
             map {'apple': '0', 'google': '1', 'facebook': '2', 'baidu': '3'}[lower(channel)],
@@ -114,6 +145,9 @@ ORACLE: Final[Mapping[str, str]] = {
 """By query: what its rows are, all of them."""
 
 LATEST: Final[Mapping[str, str]] = {
+    "q4": "category",
+    "q6": "seller",
+    "q9": "id",
     "q15": "day",
     "q16": "channel, day",
     "q17": "auction, day",
@@ -122,7 +156,22 @@ LATEST: Final[Mapping[str, str]] = {
 }
 """By query that corrects its rows: the columns of which the last row counts."""
 
-KEYED: Final = ("q5", "q7", "q8", "q11", "q12", "q16", "q17", "q18", "q19")
+KEYED: Final = (
+    "q3",
+    "q4",
+    "q6",
+    "q9",
+    "q20",
+    "q5",
+    "q7",
+    "q8",
+    "q11",
+    "q12",
+    "q16",
+    "q17",
+    "q18",
+    "q19",
+)
 """Queries whose rows go to subtasks by key."""
 
 COMPARED: Final[Mapping[str, str]] = {
@@ -143,7 +192,8 @@ def edited(query: str, folder: pathlib.Path, parallelism: int = 1, **source: Any
     job["restart"] = {"strategy": "none"}
     job["checkpoint"]["object_store_uri"] = str(folder / "checkpoints")
     for read in job["sources"]:
-        read["config"] |= {**EVENTS, **source}
+        joins = any(operator["kind"] == "join" for operator in job["operators"])
+        read["config"] |= {**(JOINS if joins else EVENTS), **source}
     (write,) = job["sinks"]
     write["config"] = {"path": str(folder / "out"), "format": "parquet"}
     return yaml.safe_dump(config)
