@@ -56,12 +56,12 @@ def explained_join(topology: Topology, plan: OperatorPlan) -> ExplainedJoin | No
 
 def _policy(join: JoinPlan) -> str:
     """A join corrects nothing: what is late under `update` is dropped (J4)."""
-    return (LatePolicy.ROUTE if join.late is LatePolicy.ROUTE else LatePolicy.DROP).value
+    return "route" if join.late is LatePolicy.ROUTE else "drop"
 
 
 def _side(topology: Topology, side: JoinSidePlan) -> ExplainedSide:
-    source = next(edge.from_ for edge in topology.main if edge.id == side.edge)
-    return ExplainedSide(source, side.key, side.timestamp_field)
+    sources = {edge.id: edge.from_ for edge in topology.main}
+    return ExplainedSide(sources[side.edge], side.key, side.timestamp_field)
 
 
 def join_texts(join: dict[str, Any]) -> list[str]:

@@ -99,7 +99,9 @@ def job_of(
     bound_ms: int,
 ) -> JoinedJob:
     """The job of a join's two sources; `plan.sources` are set here."""
-    partitions, numbers, n = [], [], 0
+    partitions: list[list[Row]] = []
+    numbers: list[tuple[int, ...]] = []
+    n = 0
     for side in sides:
         numbers.append(tuple(range(len(partitions), len(partitions) + len(side))))
         for rows in side:

@@ -10,6 +10,7 @@ import pytest
 from tests.kernel.join.join_line import join_of
 from tests.kernel.join.join_oracle import Case
 from tests.kernel.join.joined_jobs import (
+    JoinedJob,
     Partition,
     edge,
     job_of,
@@ -44,13 +45,13 @@ def plan_of(dice: random.Random) -> Plan:
     )
 
 
-def published(job: object, dice: random.Random, deaths: int) -> Rows:
+def published(job: JoinedJob, dice: random.Random, deaths: int) -> Rows:
     """All rows that left a job which dies so often before it ends."""
     for _ in range(deaths):
-        job.run(Death(dice.randint(0, 3), dice.randint(0, 60)))  # type: ignore[attr-defined]
-    ended = job.run()  # type: ignore[attr-defined]
+        job.run(Death(dice.randint(0, 3), dice.randint(0, 60)))
+    ended = job.run()
     assert ended is not None
-    return list(job.published("out"))  # type: ignore[attr-defined]
+    return job.published("out")
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -86,10 +86,9 @@ def inner_plan(*, timed: bool) -> ChainPlan:
 
 
 def join_plan(window_ms: int, ttl_ms: int) -> ChainPlan:
-    sides = (JoinSidePlan(channel.edge, "k", "ts") for channel in IN)
-    join = OperatorPlan(
-        OperatorId("j"), "join", COMPONENT, join=JoinPlan(*sides, window_ms, ttl_ms)
-    )
+    left, right = (JoinSidePlan(channel.edge, "k", "ts") for channel in IN)
+    plan = JoinPlan(left, right, window_ms, ttl_ms)
+    join = OperatorPlan(OperatorId("j"), "join", COMPONENT, join=plan)
     return replace(inner_plan(timed=False), operators=(join,))
 
 
