@@ -62,6 +62,13 @@ WINDOW: Final = (
     "kind: window, stateful: true, key_field: k, config: {kind: tumbling, "
     f"size_ms: {SIZE_MS}, timestamp_field: ts, key_field: k, value_fields: [n]}}"
 )
+AGGREGATE: Final = (
+    "kind: aggregate, config: {key_field: k, emit_interval_ms: 40, aggregates: "
+    "[{function: count, as: rows}, {function: sum, field: n, as: total}, "
+    "{function: count_distinct, field: n, as: different}]}"
+)
+TOP: Final = "kind: top_n, config: {key_field: k, by: n, n: 3}"
+FIRST: Final = "kind: deduplicate, config: {key_field: k}"
 
 
 class Shop:
@@ -136,6 +143,32 @@ def test_a_window_is_published_once_with_all_of_its_rows(tmp_path: Path) -> None
     assert Counter((row[start], int(row["key"])) for row in rows) == dict.fromkeys(expected, 1)
     counts = {(row[start], int(row["key"])): row["count"] for row in rows}
     assert counts == expected
+
+
+def test_the_last_aggregates_of_each_key_are_of_all_rows(tmp_path: Path) -> None:
+    Shop(tmp_path, AGGREGATE).run(RecordAppended, 2)
+    last = {row["k"]: row for row in sorted(rows_in(tmp_path / "out"), key=lambda r: r["rows"])}
+    assert set(last) == set(range(KEYS))
+    for key, row in last.items():
+        numbers = range(int(key), ROWS, KEYS)
+        assert (row["rows"], row["different"]) == (len(numbers), len(numbers))
+        assert row["total"] == sum(numbers)
+
+
+def test_the_last_list_of_each_key_has_its_greatest_rows(tmp_path: Path) -> None:
+    Shop(tmp_path, TOP).run(RecordAppended, 2)
+    lists: dict[object, dict[object, int]] = {}
+    for row in rows_in(tmp_path / "out"):
+        places = lists.setdefault(row["k"], {})
+        places[row["rank"]] = max(int(row["n"]), places.get(row["rank"], -1))
+    for key in range(KEYS):
+        greatest = list(range(key, ROWS, KEYS))[:-4:-1]
+        assert lists[key] == dict(enumerate(greatest, 1))
+
+
+def test_one_row_of_each_key_passes_once_and_it_is_the_first(tmp_path: Path) -> None:
+    Shop(tmp_path, FIRST).run(RecordAppended, 2)
+    assert sorted(row["n"] for row in rows_in(tmp_path / "out")) == list(range(KEYS))
 
 
 def test_a_job_in_ack_mode_loses_no_row(tmp_path: Path) -> None:

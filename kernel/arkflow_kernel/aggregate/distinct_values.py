@@ -4,15 +4,22 @@ Each (key, value) is an entry of a keyed state, so equal values are equal as key
 counts one if its value is new for its key; nulls are no values.
 """
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from arkflow_kernel.aggregate.keyed_rows import at, distinct, keyed_state
+from arkflow_kernel.aggregate.keyed_rows import at, distinct, memory_state
+from arkflow_kernel.aggregate.told_state import ToldState
+from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.plan import StatePlan
+from arkflow_kernel.state.api import StateLayout
 from arkflow_kernel.state.arrow_numpy import AnyArray, all_null, as_array, nulls_of
 from arkflow_kernel.state.key_columns import key_columns
+from arkflow_kernel.state.key_rows import KeyRows
 from arkflow_kernel.state.memory import MemoryState
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
@@ -20,6 +27,31 @@ from arkflow_kernel.window.aggregate_types import decoded
 
 _THERE = pa.bool_()
 """Type of the entries, which are null: that they are there says all."""
+
+
+class ValuesState(ToldState):
+    """Snapshots tell the operator's keys; of the values they tell the type apart from these."""
+
+    def told(self, layout: StateLayout) -> StateLayout:
+        """With the value's name and type beside the keys."""
+        *keys, name = layout.key_fields
+        *types, kind = layout.key_types
+        return replace(
+            layout,
+            key_fields=tuple(keys),
+            key_types=tuple(types),
+            value_type=json.dumps({"values": name, "type": kind}, sort_keys=True),
+        )
+
+    def meant(self, layout: StateLayout) -> StateLayout:
+        """The inverse; the state itself refuses other keys."""
+        said = json.loads(layout.value_type)
+        return replace(
+            layout,
+            key_fields=(*layout.key_fields, said["values"]),
+            key_types=(*layout.key_types, said["type"]),
+            value_type=str(_THERE),
+        )
 
 
 class DistinctValues:
@@ -36,20 +68,35 @@ class DistinctValues:
 
         Raises `ProcessingError` for a field that is missing, or of a type that does not follow.
         """
-        operator = self._state.operator
-        columns = key_columns(batch, (*self._key_fields, self._field), operator)
+        columns = self._columns(batch)
         new: npt.NDArray[np.int64] = np.zeros(batch.num_rows, np.int64)
         rows = np.flatnonzero(~nulls_of(columns[-1]))
         if len(rows):
             arrays = [decoded(column).take(as_array(rows)) for column in columns]
             pairs = pa.RecordBatch.from_arrays(arrays, names=list(self._names))
-            keys = self._state.keys(pairs)
+            keys = self._keys(pairs)
             each = distinct(keys)
             missing = np.flatnonzero(~self._state.get(each).present)
             new[rows[keys.first[missing]]] = 1
             if len(missing):
                 self._state.put(at(each, missing), all_null(len(missing), _THERE))
         return as_array(new)
+
+    def _columns(self, batch: pa.RecordBatch) -> list[AnyArray]:
+        """The key columns, then the field."""
+        operator, field = self._state.operator, self._field
+        columns = key_columns(batch, self._key_fields, operator)
+        if field not in batch.schema.names:
+            text = f"the field '{field}' of its aggregates is not in the batch; the columns are"
+            raise ProcessingError(operator, f"{text} {', '.join(batch.schema.names)}")
+        return [*columns, batch.column(field)]
+
+    def _keys(self, pairs: pa.RecordBatch) -> KeyRows:
+        try:
+            return self._state.keys(pairs)
+        except ProcessingError as error:
+            text = f"the field '{self._field}' cannot be counted by its values: {error.cause}"
+            raise ProcessingError(self._state.operator, text) from error
 
 
 def value_name(field: str, key_fields: tuple[str, ...]) -> str:
@@ -69,9 +116,9 @@ def distinct_values(
 ) -> DistinctValues:
     """With a state in the chain's journal, under the key groups of the keys alone."""
     names = (*plan.key_fields, value_name(field, plan.key_fields))
-    state = keyed_state(
-        operator, f"distinct-{field}", plan, _THERE, journal, states, key_fields=names, ttl=False
-    )
+    state = memory_state(operator, f"distinct-{field}", plan, _THERE, journal, names, ttl=False)
+    if states is not None:
+        states.joined(ValuesState(state))
     return DistinctValues(field, plan.key_fields, state)
 
 

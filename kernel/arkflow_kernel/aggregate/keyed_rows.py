@@ -6,11 +6,10 @@ ledger of the operator's fields, and what the rows are.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,10 +17,11 @@ import pyarrow as pa
 
 from arkflow_kernel.aggregate.row_codec import Decoded, RowSchemas, RowTypeError
 from arkflow_kernel.aggregate.row_lists import packed, unpacked
+from arkflow_kernel.aggregate.told_state import ToldState
 from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import OperatorId
 from arkflow_kernel.plan import StatePlan
-from arkflow_kernel.state.api import Sealed, StateAddress, StateLayout
+from arkflow_kernel.state.api import StateAddress, StateLayout
 from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.state.growing import Slots
 from arkflow_kernel.state.key_rows import KeyRows
@@ -46,15 +46,15 @@ class Ledger(Protocol):
         ...
 
 
-class KeyedRows:
-    """One row for each key, or a list of rows (`api.RunState`).
+class KeyedRows(ToldState):
+    """One row for each key, or a list of rows.
 
     `what` says what the rows are: a snapshot of others is refused. `state` has the keys; it is the
     chain's journal's, too.
     """
 
     def __init__(self, state: MemoryState, what: str, ledger: Ledger | None = None) -> None:
-        self.state = state
+        super().__init__(state)
         self._what = what
         self._ledger = ledger
         self._schemas = RowSchemas()
@@ -102,63 +102,25 @@ class KeyedRows:
         except RowTypeError as error:
             raise ProcessingError(self.operator, str(error), error_class="StateError") from error
 
-    # --- RunState ------------------------------------------------------------------------------
+    # --- snapshots -----------------------------------------------------------------------------
 
-    @property
-    def operator(self) -> OperatorId:
-        """Whose state it is."""
-        return self.state.operator
-
-    @property
-    def layout(self) -> StateLayout:
-        """Its layout now."""
-        return self._told(self.state.layout)
-
-    def _told(self, layout: StateLayout) -> StateLayout:
+    def told(self, layout: StateLayout) -> StateLayout:
+        """With the schemas of all rows, the ledger, and what the rows are."""
         ledger = [] if self._ledger is None else self._ledger.told()
         said = {"rows": self._what, "schemas": self._schemas.told(), "ledger": ledger}
         return replace(layout, value_type=json.dumps(said, sort_keys=True))
 
-    @property
-    def merge_bytes_max(self) -> int | None:
-        """See `RunState.merge_bytes_max`."""
-        return self.state.merge_bytes_max
-
-    def track(self) -> None:
-        """See `RunState.track`."""
-        self.state.track()
-
-    def spill_to(self, folder: Callable[[], Path], prefix: str) -> None:
-        """See `RunState.spill_to`."""
-        self.state.spill_to(folder, prefix)
-
-    def seal(self) -> Sealed:
-        """See `RunState.seal`."""
-        sealed = self.state.seal()
-        return Sealed(sealed.changes, self._told(sealed.layout))
-
-    def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
-        """See `RunState.written`."""
-        return self.state.written(sealed)
-
-    def merged(
-        self, runs: Seq[pa.RecordBatch], layout: StateLayout, *, oldest: bool, newest: bool
-    ) -> pa.RecordBatch | None:
-        """See `RunState.merged`."""
-        return self.state.merged(runs, layout, oldest=oldest, newest=newest)
-
-    def restore(self, layouts: Seq[StateLayout], runs: Iterable[pa.RecordBatch]) -> None:
-        """See `RunState.restore`. What is there of other rows is refused."""
-        for layout in layouts:
-            said = _said(layout.value_type)
-            if said.get("rows") != self._what:
-                kept = said.get("rows", layout.value_type)
-                text = f"'{layout.name}' has {kept}, and the job now keeps {self._what}"
-                raise other_state(self.operator, text)
-            self._schemas.learn(said["schemas"])
-            if self._ledger is not None:
-                self._ledger.learn(said["ledger"])
-        self.state.restore([replace(each, value_type=str(STORED)) for each in layouts], runs)
+    def meant(self, layout: StateLayout) -> StateLayout:
+        """Learns what the layout tells. Raises `RestoreError` for other rows."""
+        said = _said(layout.value_type)
+        if said.get("rows") != self._what:
+            kept = said.get("rows", layout.value_type)
+            text = f"'{layout.name}' has {kept}, and the job now keeps {self._what}"
+            raise other_state(self.operator, text)
+        self._schemas.learn(said["schemas"])
+        if self._ledger is not None:
+            self._ledger.learn(said["ledger"])
+        return replace(layout, value_type=str(STORED))
 
 
 def _said(value_type: str) -> dict[str, Any]:
@@ -192,15 +154,13 @@ def keyed_state(
     journal: CommitOnAck,
     states: ChainStates | None,
     *,
-    key_fields: tuple[str, ...] | None = None,
     ttl: bool = True,
 ) -> MemoryState:
     """A state of an operator in the chain's journal and among its states, under the plan's limits.
 
-    `key_fields` begin with the plan's, which alone decide the key group. Without `ttl` nothing in
-    it expires.
+    Without `ttl` nothing in it expires.
     """
-    state = _state(operator, name, plan, value_type, journal, key_fields, ttl=ttl)
+    state = memory_state(operator, name, plan, value_type, journal, ttl=ttl)
     if states is not None:
         states.joined(state)
     return state
@@ -214,27 +174,28 @@ def keyed_rows(
     journal: CommitOnAck,
     states: ChainStates | None,
     ledger: Ledger | None = None,
-    *,
-    key_fields: tuple[str, ...] | None = None,
 ) -> KeyedRows:
     """The same of rows; `what` and `ledger` are those of `KeyedRows`."""
-    state = _state(operator, name, plan, STORED, journal, key_fields, ttl=True)
+    state = memory_state(operator, name, plan, STORED, journal)
     rows = KeyedRows(state, what, ledger)
     if states is not None:
         states.joined(rows)
     return rows
 
 
-def _state(
+def memory_state(
     operator: OperatorId,
     name: str,
     plan: StatePlan,
     value_type: pa.DataType,
     journal: CommitOnAck,
-    key_fields: tuple[str, ...] | None,
+    key_fields: tuple[str, ...] | None = None,
     *,
-    ttl: bool,
+    ttl: bool = True,
 ) -> MemoryState:
+    """A state in the chain's journal only. `key_fields` begin with the plan's, which alone decide
+    the key group.
+    """
     state = MemoryState(
         StateAddress(plan.namespace, operator, name),
         plan.key_fields if key_fields is None else key_fields,
@@ -250,4 +211,13 @@ def _state(
     return state
 
 
-__all__ = ["STORED", "KeyedRows", "Ledger", "at", "distinct", "keyed_rows", "keyed_state"]
+__all__ = [
+    "STORED",
+    "KeyedRows",
+    "Ledger",
+    "at",
+    "distinct",
+    "keyed_rows",
+    "keyed_state",
+    "memory_state",
+]

@@ -184,6 +184,15 @@ def test_what_cannot_be_aggregated_is_an_error_that_says_what_and_leaves_nothing
     assert line.live_keys == 0
 
 
+def test_values_that_cannot_be_counted_apart_are_an_error_that_names_the_field() -> None:
+    line = continuous(DIFFERENT)
+    with pytest.raises(ProcessingError, match="the field 'v' of its aggregates is not in"):
+        line.batch(rows(["a"], [1]).select(["k"]))
+    line.batch(rows(["a"], [1]))
+    with pytest.raises(ProcessingError, match="the field 'v' cannot be counted by its values"):
+        line.batch(rows(["a"], ["x"]))
+
+
 def test_sums_beyond_64_bits_are_null_if_that_is_said_and_are_right_again_afterwards() -> None:
     line = continuous(SUM, null_on_overflow=True)
     assert line.batch(rows(["a", "a"], [2**63 - 1, 1])) == [{"k": "a", "total": None}]

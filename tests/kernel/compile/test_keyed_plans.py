@@ -191,7 +191,13 @@ def test_first_and_best_rows_are_planned_with_their_state(job: Jobs) -> None:
     assert first.keyed == DeduplicatePlan()
     assert first.state is not None
     assert (first.state.key_fields, first.state.ttl_ms) == (("k",), 70)
-    config = {"key_fields": ["a", "b"], "by": "v", "n": 3, "order": "asc", "rank_field": "place"}
+    config: dict[str, Any] = {
+        "key_fields": ["a", "b"],
+        "by": "v",
+        "n": 3,
+        "order": "asc",
+        "rank_field": "place",
+    }
     best = planned(job(keyed("top_n", **config)))
     assert best.keyed == TopNPlan("v", 3, descending=False, rank_field="place")
     assert best.state is not None
