@@ -6,7 +6,7 @@ Each side has `--rows` rows of an integer key, a time and a value; times go on b
 order by up to a second; the window gives each row one match on average. Ours is the operator alone,
 in a transaction a batch as in the lane, without snapshots: batches of both sides in turn, and a
 watermark behind each two. DuckDB has all rows at once, in Arrow tables, with one thread, and gives
-Arrow out. It knows nothing of time, of state or of rows that come later: this is what a batch engine
+Arrow out. It knows nothing of time, state or rows that come later: this is what a batch engine
 needs for the same pairs. Runs alternate; medians and the median of the runs' ratios are printed and
 written to benchmarks/results/.
 """

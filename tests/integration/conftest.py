@@ -10,6 +10,7 @@ from arkflow_ray.config.project import check_file
 from arkflow_ray.runtime import ray_session
 from arkflow_ray.runtime.launch import RunSettings, launch
 from arkflow_ray.runtime.running import RunningJobs
+from tests.conformance.acceptance import CASES
 from tests.integration.running_jobs import Printed, Running, Start
 
 
@@ -50,3 +51,18 @@ def start(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
     yield begin
     for jobs in started:
         jobs.close()
+
+
+@pytest.fixture
+def out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
+    """Where an acceptance case writes."""
+    monkeypatch.setenv("OUT_DIR", str(tmp_path / "out"))
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an acceptance case, whose files are found."""
+    name: str = request.param
+    monkeypatch.setenv("CASE_DIR", str(CASES / name))
+    return name
