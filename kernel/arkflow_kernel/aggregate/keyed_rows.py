@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from arkflow_kernel.aggregate.row_codec import Decoded, RowSchemas, RowTypeError
+from arkflow_kernel.aggregate.row_codec import FORMAT_VERSION, Decoded, RowSchemas, RowTypeError
 from arkflow_kernel.aggregate.row_lists import packed, unpacked
 from arkflow_kernel.aggregate.told_state import ToldState
 from arkflow_kernel.errors import ProcessingError
@@ -28,7 +28,7 @@ from arkflow_kernel.state.key_rows import KeyRows
 from arkflow_kernel.state.memory import MemoryState
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
-from arkflow_kernel.window.refusals import other_state
+from arkflow_kernel.window.refusals import check_version, other_state
 
 STORED = pa.large_binary()
 """How a row lies in the state."""
@@ -107,7 +107,12 @@ class KeyedRows(ToldState):
     def told(self, layout: StateLayout) -> StateLayout:
         """With the schemas of all rows, the ledger, and what the rows are."""
         ledger = [] if self._ledger is None else self._ledger.told()
-        said = {"rows": self._what, "schemas": self._schemas.told(), "ledger": ledger}
+        said = {
+            "version": FORMAT_VERSION,
+            "rows": self._what,
+            "schemas": self._schemas.told(),
+            "ledger": ledger,
+        }
         return replace(layout, value_type=json.dumps(said, sort_keys=True))
 
     def meant(self, layout: StateLayout) -> StateLayout:
@@ -117,6 +122,7 @@ class KeyedRows(ToldState):
             kept = said.get("rows", layout.value_type)
             text = f"'{layout.name}' has {kept}, and the job now keeps {self._what}"
             raise other_state(self.operator, text)
+        check_version(said["version"], FORMAT_VERSION, "rows", self.operator)
         self._schemas.learn(said["schemas"])
         if self._ledger is not None:
             self._ledger.learn(said["ledger"])

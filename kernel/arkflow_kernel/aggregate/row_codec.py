@@ -30,6 +30,9 @@ from arkflow_kernel.state.arrow_numpy import (
 from arkflow_kernel.state.growing import Bytes, Slots
 from arkflow_kernel.window.aggregate_types import decoded
 
+FORMAT_VERSION = 1
+"""Version of the rows that are written (S9)."""
+
 _ID_BYTES = 8
 _LENGTH = np.dtype("<u4")
 
@@ -272,4 +275,4 @@ def spread(starts: Slots, sizes: Slots) -> Slots:
     return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
 
-__all__ = ["Decoded", "RowSchemas", "RowTypeError", "memory_of", "spread"]
+__all__ = ["FORMAT_VERSION", "Decoded", "RowSchemas", "RowTypeError", "memory_of", "spread"]

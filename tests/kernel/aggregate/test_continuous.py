@@ -1,5 +1,6 @@
 """Continuous aggregates: what leaves, and when; undo, TTL, types, errors (J5, J8, S2, S7, S10)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -206,6 +207,15 @@ def test_the_state_of_other_aggregates_is_refused() -> None:
     line.state = {"shape": "max(v)"}
     with pytest.raises(RestoreError, match=r"has sum\(v\), and the job now keeps max\(v\)"):
         line.save()
+
+
+def test_rows_of_another_format_are_refused() -> None:
+    line = continuous(SUM)
+    line.batch(rows(["a"], [1]))
+    [snapshot] = line.snapshots()
+    other = snapshot.value_type.replace('"version": 1', '"version": 2')
+    with pytest.raises(RestoreError, match="rows of format version 2 cannot be read"):
+        continuous(SUM).parts[0].states.restore([replace(snapshot, value_type=other)])
 
 
 def test_a_state_beyond_its_budget_fails_the_batch_and_names_it() -> None:
