@@ -96,19 +96,20 @@ class Shop:
     def run(self, events: type, after: int) -> JobStatus:
         """Run with 1, 2, 4 and 2 subtasks, each for so many such events and a while more."""
         told: dict[int, tuple[str, str | None]] = {}
-        ran = run(self.plan(1), dies=_rescales(self.plan, events, after, told))
+        ran = run(self.plan(1), dies=rescales(self.plan, events, after, told))
         assert ran.outcome is not None
         assert ran.outcome.kind is OutcomeKind.FINISHED, ran.story
         assert list(told.values()) == [("done", None)] * len(STEPS), (told, ran.story)
         return ran.status
 
 
-def _rescales(
+def rescales(
     plan: Callable[[int], ExecutionGraph],
     events: type,
     after: int,
     told: dict[int, tuple[str, str | None]],
 ) -> Point:
+    """Ask for another of the `STEPS` after so many such events; `told` says what became of it."""
     steps, seen = list(STEPS), 0
 
     def asks(job: InlineJob, event: object) -> bool:
