@@ -33,7 +33,7 @@ def test_a_join_is_planned_with_its_sides_and_a_state_of_both_keys(job: Jobs) ->
         job(as_join(join_type="right_outer", right_key="id", ttl_ms=7, max_per_key=3))
     )
     (plan,) = (each for chain in graph.chains for each in chain.operators if each.join)
-    edges = {edge.source: edge.edge for edge in graph.edges if edge.target == "text"}
+    edges = {str(edge.source): edge.edge for edge in graph.edges if edge.target == "text"}
     assert plan.join == JoinPlan(
         JoinSidePlan(edges["gates"], "k", "at"),
         JoinSidePlan(edges["lamps"], "id", "at", outer=True),
