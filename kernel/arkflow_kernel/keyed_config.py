@@ -12,7 +12,6 @@ from arkflow_kernel.job import Column, OperatorSpec, PositiveDurationMs, Positiv
 from arkflow_kernel.window_config import AggregateConfig, Finding, aggregate_name
 
 _AT_EDGES: Final = ("first", "last")
-_DISTINCT: Final = "count_distinct"
 
 
 class KeyedConfig(Spec):
@@ -98,10 +97,6 @@ def _ttl(config: ContinuousConfig, state_ttl_ms: int | None) -> Iterator[Finding
     if ttl is None:
         return
     where = "ttl_ms" if config.ttl_ms else "the job's state.ttl_ms"
-    for i, aggregate in enumerate(config.aggregates):
-        if aggregate.function == _DISTINCT:
-            text = f"`{_DISTINCT}` beside {where} is not available in this release: leave the TTL"
-            yield Finding(f"config.aggregates[{i}].function", f"{text} out, or count in a window")
     if config.emit_interval_ms is not None and config.emit_interval_ms >= ttl:
         text = f"emit_interval_ms must be below {where} ({ttl}): a key would be forgotten before"
         yield Finding("config.emit_interval_ms", f"{text} it leaves")

@@ -30,8 +30,10 @@ from arkflow_kernel.window.aggregate_columns import DISTINCT
 from arkflow_kernel.window.aggregate_results import COUNT_TYPE
 from arkflow_kernel.window.aggregate_types import one_array, widened
 from arkflow_kernel.window.aggregates import PANES, Aggregates, result_column
+from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.lateness import turned_away, unstamped
 from arkflow_kernel.window.pane_format import stored_type
+from arkflow_kernel.window.pane_tables import int64s
 from arkflow_kernel.window.partials_edges import TIME
 
 AGGREGATES_STATE = "aggregates"
@@ -41,6 +43,12 @@ NOTHING = OperatorResult(())
 
 _KEY = "key"
 """Column of partial tables: the number of the key among those of the batch."""
+
+_BORN = "born"
+"""Column of a key's row where there is a count_distinct: the wall clock of its first row.
+
+A key that was forgotten and comes again is another: by this its values are told apart.
+"""
 
 _NEW = "=new "
 """Beginning of a column that counts the new values of a count_distinct's field."""
@@ -78,6 +86,7 @@ class ContinuousAggregate:
         distinct: dict[str, DistinctValues],
         changed: ChangedKeys | None,
         journal: StateJournal,
+        ttl_ms: int | None = None,
     ) -> None:
         self._operator = operator
         self._plan = plan
@@ -88,6 +97,8 @@ class ContinuousAggregate:
         self._distinct = distinct
         self._changed = changed
         self._journal = journal
+        self._ttl_ms = ttl_ms if distinct else None
+        self._sweep_ms = WallMs(0)
 
     def open(self) -> None:
         """The states are opened by whoever restores them."""
@@ -120,27 +131,32 @@ class ContinuousAggregate:
         made: tuple[pa.RecordBatch, ...] = ()
         if batch.num_rows:
             made = self._added(batch, None if times is None else as_array(times))
+            self._sweep()
         return OperatorResult(made, late=away, late_rows=away_rows, absorbed=batch.num_rows)
 
     def _added(self, batch: pa.RecordBatch, times: AnyArray | None) -> tuple[pa.RecordBatch, ...]:
         keys = self._rows.keys(batch)
-        raw: dict[str, AnyArray] = {_KEY: as_array(keys.codes), **self._raw(batch)}
+        each = distinct(keys)
+        known = self._known(each)
+        born = _born(known, each.count, self._journal.wall_ms)
+        raw: dict[str, AnyArray] = {_KEY: as_array(keys.codes)}
+        raw |= self._raw(batch, born[keys.codes])
         if times is not None and self._aggregates.uses_time:
             raw[TIME] = times
         fresh = self._family.group(pa.table(raw), [_KEY])
-        each = distinct(keys)
-        partials = self._merged([fresh, *self._known(each)])
-        self._rows.put(each, _values(partials))
+        partials = self._merged([fresh, *known])
+        rows = _values(partials)
+        self._rows.put(each, rows.append_column(_BORN, as_array(born)) if self._distinct else rows)
         table = self._final(partials, each)
         if self._changed is None:
             return (table,)
         self._changed.note(each)
         return ()
 
-    def _raw(self, batch: pa.RecordBatch) -> dict[str, AnyArray]:
+    def _raw(self, batch: pa.RecordBatch, born: Times) -> dict[str, AnyArray]:
         """The value columns; what they teach of types is taken back with the batch."""
         for field, values in self._distinct.items():
-            batch = batch.append_column(_NEW + field, values.added(batch))
+            batch = batch.append_column(_NEW + field, values.added(batch, born))
         types = self._aggregates.types
         raw = self._aggregates.raw(batch)
         if self._aggregates.types != types:
@@ -149,6 +165,21 @@ class ContinuousAggregate:
 
     def _forget(self, types: tuple[pa.DataType, ...]) -> None:
         self._aggregates.types = types
+
+    def _sweep(self) -> None:
+        """Now and then, forget the values of keys that are forgotten (S7)."""
+        now = self._journal.wall_ms
+        if self._ttl_ms is None or now < self._sweep_ms:
+            return
+        self._sweep_ms = WallMs(now + max(1, self._ttl_ms // 4))
+        for values in self._distinct.values():
+            values.sweep(self._born_of)
+
+    def _born_of(self, batch: pa.RecordBatch) -> Times:
+        """When the key of each row came to be; -1 if it is not there."""
+        keys = self._rows.keys(batch)
+        each = distinct(keys)
+        return _born(self._known(each), each.count, -1)[keys.codes]
 
     def _known(self, keys: KeyRows) -> list[pa.Table]:
         """Partials that the state has of these distinct keys."""
@@ -211,6 +242,15 @@ class ContinuousAggregate:
                 yield OperatorResult((self._final(self._merged(known), keys),))
 
 
+def _born(known: Seq[pa.Table], count: int, otherwise: int) -> Times:
+    """When each of `count` keys came to be, by the wall clock, given what is known of them."""
+    born = np.full(count, otherwise, np.int64)
+    for table in known:
+        if _BORN in table.column_names:
+            born[_numbers(table)] = int64s(table, _BORN)
+    return born
+
+
 def _numbers(partials: pa.Table) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     return np.asarray(one_array(partials.column(_KEY)), dtype=np.int64)
 
@@ -249,7 +289,15 @@ def continuous_aggregate(
     interval = keyed.emit_interval_ms
     changed = None if interval is None else changed_keys(interval, operator, state, journal, states)
     return ContinuousAggregate(
-        operator, keyed, state.key_fields, aggregates, rows, values, changed, journal
+        operator,
+        keyed,
+        state.key_fields,
+        aggregates,
+        rows,
+        values,
+        changed,
+        journal,
+        state.ttl_ms,
     )
 
 

@@ -5,7 +5,9 @@ counts one if its value is new for its key; nulls are no values.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +17,22 @@ from arkflow_kernel.aggregate.keyed_rows import at, distinct, memory_state
 from arkflow_kernel.aggregate.told_state import ToldState
 from arkflow_kernel.errors import ProcessingError
 from arkflow_kernel.ids import OperatorId
+from arkflow_kernel.limits import STAGED_BYTES_MAX
 from arkflow_kernel.plan import StatePlan
 from arkflow_kernel.state.api import StateLayout
-from arkflow_kernel.state.arrow_numpy import AnyArray, all_null, as_array, nulls_of
+from arkflow_kernel.state.arrow_numpy import AnyArray, as_array, nulls_of
 from arkflow_kernel.state.key_columns import key_columns
 from arkflow_kernel.state.key_rows import KeyRows
 from arkflow_kernel.state.memory import MemoryState
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
 from arkflow_kernel.window.aggregate_types import decoded
+from arkflow_kernel.window.assign import Times
 
-_THERE = pa.bool_()
-"""Type of the entries, which are null: that they are there says all."""
+_BORN = pa.int64()
+"""Type of the entries: when the key came to be that the value is of."""
+
+_SWEPT_BYTES_MAX = STAGED_BYTES_MAX // 4
 
 
 class ValuesState(ToldState):
@@ -50,7 +56,7 @@ class ValuesState(ToldState):
             layout,
             key_fields=(*layout.key_fields, said["values"]),
             key_types=(*layout.key_types, said["type"]),
-            value_type=str(_THERE),
+            value_type=str(_BORN),
         )
 
 
@@ -63,9 +69,11 @@ class DistinctValues:
         self._names = (*key_fields, value_name(field, key_fields))
         self._state = state
 
-    def added(self, batch: pa.RecordBatch) -> AnyArray:
+    def added(self, batch: pa.RecordBatch, born: Times) -> AnyArray:
         """Int64, a row each: 1 where the value is new for the key, else 0; takes note of them.
 
+        `born` is when the key of each row came to be: what a key of that name had before is none
+        of it.
         Raises `ProcessingError` for a field that is missing, or of a type that does not follow.
         """
         columns = self._columns(batch)
@@ -76,11 +84,30 @@ class DistinctValues:
             pairs = pa.RecordBatch.from_arrays(arrays, names=list(self._names))
             keys = self._keys(pairs)
             each = distinct(keys)
-            missing = np.flatnonzero(~self._state.get(each).present)
+            mine = born[rows[keys.first]]
+            found: Any = self._state.get(each).values
+            missing = np.flatnonzero(np.asarray(found.fill_null(-1)) != mine)
             new[rows[keys.first[missing]]] = 1
             if len(missing):
-                self._state.put(at(each, missing), all_null(len(missing), _THERE))
+                self._state.put(at(each, missing), as_array(mine[missing]))
         return as_array(new)
+
+    def sweep(self, born_of: Callable[[pa.RecordBatch], Times]) -> None:
+        """Forget values of keys that are not there any more, or are others: not all at once.
+
+        `born_of` tells when the keys of a batch came to be.
+        """
+        swept = 0
+        for entries in list(self._state.entries()):
+            pairs = pa.RecordBatch.from_arrays(list(entries.keys), names=list(self._names))
+            keys = pairs.select(list(self._key_fields))
+            dead = np.asarray(entries.values, dtype=np.int64) != born_of(keys)
+            if dead.any():
+                gone = self._state.keys(pairs.filter(as_array(dead)))
+                self._state.delete(gone)
+                swept += int(gone.sizes.sum())
+            if swept > _SWEPT_BYTES_MAX:
+                return
 
     def _columns(self, batch: pa.RecordBatch) -> list[AnyArray]:
         """The key columns, then the field."""
@@ -116,7 +143,7 @@ def distinct_values(
 ) -> DistinctValues:
     """With a state in the chain's journal, under the key groups of the keys alone."""
     names = (*plan.key_fields, value_name(field, plan.key_fields))
-    state = memory_state(operator, f"distinct-{field}", plan, _THERE, journal, names, ttl=False)
+    state = memory_state(operator, f"distinct-{field}", plan, _BORN, journal, names, ttl=False)
     if states is not None:
         states.joined(ValuesState(state))
     return DistinctValues(field, plan.key_fields, state)

@@ -223,3 +223,20 @@ def test_a_state_beyond_its_budget_fails_the_batch_and_names_it() -> None:
     with pytest.raises(ProcessingError, match="max_bytes"):
         line.batch(rows(list(range(100)), list(range(100))))
     assert line.live_keys == 0
+
+
+def test_a_key_that_was_forgotten_counts_its_values_anew_and_the_old_ones_go() -> None:
+    line = continuous(DIFFERENT, state={"ttl_ms": 100})
+    line.batch(rows(["a", "a", "b", "b"], [1, 2, 1, 2]))
+    line.wall_ms = 60
+    assert line.batch(rows(["a"], [3])) == [{"k": "a", "different": 3}]
+    line.wall_ms = 120
+    line.save()
+    assert line.batch(rows(["a", "b"], [1, 2])) == [
+        {"k": "a", "different": 3},
+        {"k": "b", "different": 1},
+    ]
+    assert line.live_keys == 2 + 4
+    line.wall_ms = 1_000
+    line.batch(rows(["c"], [1]))
+    assert line.live_keys == 1 + 1

@@ -82,15 +82,6 @@ def planned(spec: JobSpec) -> OperatorPlan:
             "emit_interval_ms",
             "must be below ttl_ms (10)",
         ),
-        (
-            {
-                "key_field": "k",
-                "aggregates": [{"function": "count_distinct", "field": "v"}],
-                "ttl_ms": 10,
-            },
-            "aggregates[0].function",
-            "`count_distinct` beside ttl_ms is not available",
-        ),
         ({"key_field": "k", "aggregates": [COUNT], "ttl": 5}, "ttl", "did you mean `ttl_ms`?"),
         ({"key_field": "k", "aggregates": [COUNT], "ttl_ms": 0}, "ttl_ms", "at least 1"),
     ],
