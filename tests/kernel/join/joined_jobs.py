@@ -49,14 +49,18 @@ def window(name: str, key: str, time: str, size_ms: int) -> Entry:
 
 
 def graph_of(
-    operators: list[Entry], edges: list[Entry], plan: Plan, bound_ms: int
+    operators: list[Entry], edges: list[Entry], plan: Plan, bound_ms: int, *, routes: bool = False
 ) -> ExecutionGraph:
-    """A job of two sources and one sink, with these operators between them."""
-    time = {
+    """A job of two sources and one sink, with these operators between them; a second sink takes
+    late rows, if they are routed.
+    """
+    time: Entry = {
         "mode": "event_time",
         "timestamp_field": "ts",
         "watermark": {"out_of_orderness_ms": bound_ms},
+        **({"late_event_policy": "route", "late_event_route": "late"} if routes else {}),
     }
+    sinks = ["out", "late"] if routes else ["out"]
     sources = [f"source{number}" for number in range(len(plan.sources))]
     entry = {
         "id": "joined",
@@ -64,13 +68,13 @@ def graph_of(
         "operators": [
             *({"id": name, "kind": "source", "parallelism": plan.reading} for name in sources),
             *(each | {"parallelism": plan.parallelism} for each in operators),
-            {"id": "out", "kind": "sink"},
+            *({"id": name, "kind": "sink"} for name in sinks),
         ],
         "edges": edges,
         "sources": [
             {"operator_id": name, "input_type": "scripted", "time": time} for name in sources
         ],
-        "sinks": [{"operator_id": "out", "output_type": "scripted"}],
+        "sinks": [{"operator_id": name, "output_type": "scripted"} for name in sinks],
         "state": {"backend": "embedded_kv"},
         "checkpoint": {"object_store_uri": "memory://x", "interval_ms": 2 * PAUSE_MS},
     }
@@ -97,6 +101,8 @@ def job_of(
     edges: list[Entry],
     plan: Plan,
     bound_ms: int,
+    *,
+    routes: bool = False,
 ) -> JoinedJob:
     """The job of a join's two sources; `plan.sources` are set here."""
     partitions: list[list[Row]] = []
@@ -108,7 +114,7 @@ def job_of(
             partitions.append([Row(n + at, ts, key, 0) for at, (key, ts) in enumerate(rows)])
             n += len(rows)
     plan = Plan(**{**_fields(plan), "sources": tuple(numbers)})
-    planned = graph_of(operators, edges, plan, bound_ms)
+    planned = graph_of(operators, edges, plan, bound_ms, routes=routes)
     case = WindowCase("tumbling", bound_ms=bound_ms)
     return JoinedJob(case, partitions, plan, planned=planned)
 

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.kernel.join.join_line import join_of
-from tests.kernel.join.join_oracle import Case
+from tests.kernel.join.join_oracle import Case, expected
 from tests.kernel.join.joined_jobs import (
     JoinedJob,
     Partition,
@@ -63,9 +63,12 @@ def test_a_job_joins_as_a_loop_does_whatever_dies(seed: int) -> None:
     case = Case(join_of(10, ttl, kind=kind), BOUND_MS, sides_of(left, right, BOUND_MS), seed)
     operators = [pair(join_type=kind, ttl_ms=ttl)]
     edges = [edge("source0", "pair"), edge("source1", "pair"), edge("pair", "out", by_key=False)]
-    job = job_of((left, right), operators, edges, plan_of(dice), BOUND_MS)
+    routes = dice.random() < 0.5
+    job = job_of((left, right), operators, edges, plan_of(dice), BOUND_MS, routes=routes)
     found = published(job, dice, deaths=dice.choice([0, 1, 2]))
     assert numbers_of(found) == wanted(case)
+    late = [row for row in job.published("late") if row["__arkflow_late_event_route"]]
+    assert len(late) == (expected(case)[1] if routes else 0)
 
 
 @pytest.mark.parametrize("seed", range(4))
