@@ -346,14 +346,13 @@ class SideRows:
         for run in self._runs:
             run.renumber(kept)
 
-    def restored(self, runs: Iterable[JoinRun], watermark: EventTimeMs | None) -> None:
-        """Hold these rows; before the first item."""
-        self.watermark = watermark
+    def restored(self, runs: Iterable[JoinRun], watermark: EventTimeMs | None, number: int) -> None:
+        """Hold these rows; before the first item. `number` is that of the next row."""
+        self.watermark, self._number = watermark, number
         for run in runs:
             keys, rows = _counted(run.keys)
             self._counts.extend_to(self._keys.size, 0)
             self._counts.room[keys] += rows
-            self._number = max(self._number, int(run.numbers.max()) + 1)
             self._runs = (*self._runs, run)
             self._spill()
         self._merge()

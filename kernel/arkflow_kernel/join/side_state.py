@@ -144,7 +144,9 @@ class SideState(SideRows):
         rows = [piece for piece in rows if len(piece)]
         for piece in rows:
             self.schema.restored(rows_in(piece)[0].schema)
-        self.restored((self._held(piece) for piece in rows), watermark)
+        # Marks of rows that are gone may still be there: no new row may take their numbers.
+        number = max((int(piece.numbers.max()) + 1 for piece in pieces), default=0)
+        self.restored((self._held(piece) for piece in rows), watermark, number)
 
     def _held(self, piece: RunPiece) -> JoinRun:
         rows, cuts, matched = rows_in(piece)
