@@ -19,84 +19,129 @@ _DIGITS_MAX = 19
 _WORDS = np.frombuffer(b"truefalse", np.uint8)
 _LARGEST = np.uint64(2**63 - 1)
 
+_BLOCK = 8
+_WIDE = 16
+"""Bytes that are looked at together; without a way out in between they are one instruction."""
+
+_NOWHERE = np.uint64(2**64 - 1)
+_ONE, _TEN = np.uint64(1), np.uint64(10)
+
+# Places are unsigned: with a sign each of them could count from the end, which is looked at.
+_Place = np.uint64
+
+_BYTES = "Array(uint8, 1, 'C', readonly=True)"
 _SIGNATURE = (
-    "boolean(Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1],"
-    " Array(uint8, 1, 'C', readonly=True), int64[::1], int64[::1], int64[::1],"
+    f"boolean({_BYTES}, int64[::1], int64[::1], {_BYTES}, int64[::1], int64[::1], int64[::1],"
     " int64[:,::1], int64[:,:,::1])"
 )
 
 
 @numba.njit(cache=True, nogil=True)
-def _digits(data: npt.NDArray[np.uint8], at: int, end: int) -> int:
+def _digits(data: npt.NDArray[np.uint8], at: _Place, end: _Place) -> _Place:
     """Behind the digits that begin at a place."""
     while at < end and np.uint8(data[at] - _ZERO) <= 9:
-        at += 1
+        at += _ONE
     return at
 
 
 @numba.njit(cache=True, nogil=True)
-def _number(data: npt.NDArray[np.uint8], at: int, end: int) -> int:
-    """Behind the JSON number that begins at a place; -1 if none does."""
+def _number(data: npt.NDArray[np.uint8], at: _Place, end: _Place) -> _Place:
+    """Behind the JSON number that begins at a place; nowhere if none does."""
     if at < end and data[at] == _MINUS:
-        at += 1
+        at += _ONE
     whole = _digits(data, at, end)
-    if whole == at or (data[at] == _ZERO and whole > at + 1):
-        return -1
+    if whole == at or (data[at] == _ZERO and whole > at + _ONE):
+        return _NOWHERE
     at = whole
     if at < end and data[at] == _DOT:
-        at = _digits(data, at + 1, end)
-        if at == whole + 1:
-            return -1
+        at = _digits(data, at + _ONE, end)
+        if at == whole + _ONE:
+            return _NOWHERE
     if at < end and data[at] | _LOWER == _EXPONENT:
-        at += 1
+        at += _ONE
         if at < end and (data[at] == _MINUS or data[at] == _PLUS):
-            at += 1
+            at += _ONE
         power = _digits(data, at, end)
-        return -1 if power == at else power
+        return _NOWHERE if power == at else power
     return at
 
 
 @numba.njit(cache=True, nogil=True)
-def _integer(data: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """An int64 that begins at a place, and the place behind it; -1 if none does."""
+def _integer(data: npt.NDArray[np.uint8], at: _Place, end: _Place) -> tuple[int, _Place]:
+    """An int64 that begins at a place, and the place behind it; nowhere if none does."""
     negative = at < end and data[at] == _MINUS
-    first = at + 1 if negative else at
+    first = at + _ONE if negative else at
     value = np.uint64(0)
     at = first
     while at < end:
         digit = np.uint8(data[at] - _ZERO)
         if digit > 9:
             break
-        value = value * np.uint64(10) + np.uint64(digit)
-        at += 1
+        value = value * _TEN + np.uint64(digit)
+        at += _ONE
     count = at - first
     if count == 0 or count > _DIGITS_MAX or (count > 1 and data[first] == _ZERO):
-        return 0, -1
+        return 0, _NOWHERE
     if value > _LARGEST + np.uint64(negative):
-        return 0, -1
+        return 0, _NOWHERE
     number: Any = np.int64(value)
     return (-number if negative else number), at
 
 
 @numba.njit(cache=True, nogil=True)
 def _is_at(
-    data: npt.NDArray[np.uint8], at: int, expected: npt.NDArray[np.uint8], low: int, high: int
+    data: npt.NDArray[np.uint8],
+    at: _Place,
+    expected: npt.NDArray[np.uint8],
+    low: _Place,
+    size: _Place,
 ) -> bool:
-    """Whether the bytes `low` to `high - 1` of `expected` are at a place."""
-    for i in range(high - low):  # noqa: SIM110
-        if data[at + i] != expected[low + i]:
-            return False
-    return True
+    """Whether `size` bytes of `expected` from `low` on are at a place."""
+    if size < np.uint64(_BLOCK):
+        for i in range(size):  # noqa: SIM110
+            if data[at + np.uint64(i)] != expected[low + np.uint64(i)]:
+                return False
+        return True
+    last = size - np.uint64(_BLOCK)
+    begin = np.uint64(0)
+    differ = np.uint8(0)
+    while begin < last:
+        for i in range(_BLOCK):
+            differ |= data[at + begin + np.uint64(i)] ^ expected[low + begin + np.uint64(i)]
+        begin += np.uint64(_BLOCK)
+    # The last block may overlap the one before it.
+    for i in range(_BLOCK):
+        differ |= data[at + last + np.uint64(i)] ^ expected[low + last + np.uint64(i)]
+    return bool(differ == 0)
 
 
 @numba.njit(cache=True, nogil=True)
-def _truth(data: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """1 for `true`, 0 for `false`, and the place behind it; -1 if neither begins there."""
+def _quote(data: npt.NDArray[np.uint8], at: _Place, end: _Place) -> _Place:
+    """The first quote from a place on; nowhere if something that is escaped comes before."""
+    while at + np.uint64(_WIDE) <= end:
+        found = np.uint8(0)
+        for i in range(_WIDE):
+            byte = data[at + np.uint64(i)]
+            found |= np.uint8(byte == _QUOTE) | np.uint8(byte < _SPACE)
+            found |= np.uint8(byte == _BACKSLASH)
+        if found:
+            break
+        at += np.uint64(_WIDE)
+    while at < end and data[at] != _QUOTE:
+        if data[at] < _SPACE or data[at] == _BACKSLASH:
+            return _NOWHERE
+        at += _ONE
+    return at
+
+
+@numba.njit(cache=True, nogil=True)
+def _truth(data: npt.NDArray[np.uint8], at: _Place, end: _Place) -> tuple[int, _Place]:
+    """1 for `true`, 0 for `false`, and the place behind it; nowhere if neither begins there."""
     for truth in (1, 0):
-        low, high = (0, 4) if truth else (4, 9)
-        if at + high - low <= end and _is_at(data, at, _WORDS, low, high):
-            return truth, at + high - low
-    return 0, -1
+        low, size = (np.uint64(0), np.uint64(4)) if truth else (np.uint64(4), np.uint64(5))
+        if at + size <= end and _is_at(data, at, _WORDS, low, size):
+            return truth, at + size
+    return 0, _NOWHERE
 
 
 @numba.njit(_SIGNATURE, cache=True, nogil=True)
@@ -114,27 +159,25 @@ def scan(
     """Whether each line is as the layout says; see `compiled_scan.Scan`."""
     fields = len(kinds)
     for row in range(len(starts)):
-        at, end = starts[row], ends[row]
+        at, end = np.uint64(starts[row]), np.uint64(ends[row])
         for field in range(fields + 1):
-            low, high = edges[field], edges[field + 1]
-            if at + high - low > end or not _is_at(data, at, due, low, high):
+            low = np.uint64(edges[field])
+            size = np.uint64(edges[field + 1]) - low
+            if at + size > end or not _is_at(data, at, due, low, size):
                 return False
-            at += high - low
+            at += size
             if field == fields:
                 break
             kind, slot, first, value = kinds[field], slots[field], at, 0
             if kind == _TEXT:
-                while at < end and data[at] != _QUOTE:
-                    if data[at] < _SPACE or data[at] == _BACKSLASH:
-                        return False
-                    at += 1
+                at = _quote(data, at, end)
             elif kind == _INT:
                 value, at = _integer(data, at, end)
             elif kind == _FLOAT:
                 at = _number(data, at, end)
             else:
                 value, at = _truth(data, at, end)
-            if at < 0:
+            if at == _NOWHERE:
                 return False
             if slot >= 0:
                 if kind in (_INT, _BOOL):
