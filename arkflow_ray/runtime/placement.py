@@ -51,8 +51,6 @@ _STRATEGY: Final = {
     Placing.STRICT_SPREAD: "STRICT_SPREAD",
 }
 
-_READY_NOW_S: Final = 0.1
-
 
 class Cluster(Protocol):
     """What placement asks of Ray. All calls block."""
@@ -75,6 +73,10 @@ class Cluster(Protocol):
 
     def is_at_work_on(self, group: Any) -> bool:
         """Whether it has not been found yet that something is missing for it."""
+        ...
+
+    def is_there(self, group: Any) -> bool:
+        """Whether all of it has its place; not any more once one of its nodes is lost."""
         ...
 
     def remove(self, group: Any) -> None:
@@ -122,6 +124,11 @@ class RayCluster:
         """See `Cluster`."""
         told: dict[str, Any] = placement_group_table(group)
         return told["stats"]["scheduling_state"] in ("QUEUED", "SCHEDULING_STARTED")
+
+    def is_there(self, group: PlacementGroup) -> bool:
+        """See `Cluster`."""
+        told: dict[str, Any] = placement_group_table(group)
+        return bool(told["state"] == "CREATED")
 
     def remove(self, group: PlacementGroup) -> None:
         """See `Cluster`."""
@@ -232,8 +239,8 @@ class Placement:
         if seat.group is None:
             return await self._lack([seat.asked])
         group = [each for each in self._seats if each.group is seat.group]
-        if await asyncio.to_thread(self._cluster.is_ready, seat.group, _READY_NOW_S):
-            return None
+        if await asyncio.to_thread(self._cluster.is_there, seat.group):
+            return None  # where dozens of workers start, a process takes its time
         return await self._lack(_bundles(group))
 
     def given_up(self, seat: Seat) -> None:

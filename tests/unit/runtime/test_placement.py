@@ -46,6 +46,7 @@ class Nodes:
     cpus: list[float]
     slow: int = 0
     groups: list[Group] = field(default_factory=list)
+    lost: list[Group] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
     def nodes(self) -> list[Node]:
@@ -75,6 +76,9 @@ class Nodes:
 
     def is_at_work_on(self, group: Group) -> bool:
         return self.slow >= 0
+
+    def is_there(self, group: Group) -> bool:
+        return group not in self.lost
 
     def remove(self, group: Group) -> None:
         group.removed = True
@@ -123,6 +127,21 @@ def test_chains_that_are_placed_at_once_are_one_group_with_a_bundle_for_each_slo
     [group] = cluster.groups
     assert (group.bundles, group.strategy) == ([{"CPU": 3.0}], "SPREAD")
     assert cluster.log == ["removed what was left"]
+
+
+def test_a_process_that_is_slow_to_start_lacks_nothing_while_its_group_is_there() -> None:
+    """What the group itself holds is not free, and is not missing for that."""
+    cluster = Nodes([4.0])
+
+    async def run() -> None:
+        [seat] = await seated(placement(cluster), LINE[:1])
+        cluster.cpus = [0.0]
+        cluster.slow = 100
+        assert await seat.lacking() is None
+        cluster.lost = cluster.groups
+        assert "1 CPU" in (await seat.lacking() or "")
+
+    asyncio.run(run())
 
 
 def test_a_group_that_ray_is_still_at_work_on_is_waited_for() -> None:
