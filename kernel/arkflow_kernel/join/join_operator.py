@@ -20,7 +20,7 @@ from arkflow_kernel.join.join_runs import NULL_KEY, JoinRun, arranged
 from arkflow_kernel.join.side_rows import RunRows, SideRows
 from arkflow_kernel.join.side_state import SideState
 from arkflow_kernel.plan import JoinPlan, LatePolicy, OperatorPlan
-from arkflow_kernel.ports import OperatorResult, TwoSided
+from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.state.api import StateAddress
 from arkflow_kernel.state.arrow_numpy import as_array
 from arkflow_kernel.state.growing import Mask, Slots
@@ -47,16 +47,22 @@ class _Taken:
 
 
 class JoinOperator:
-    """A `ports.TwoSided` operator."""
+    """A `ports.TwoSided` operator. `keys` and `sides` are its states."""
 
     def __init__(
-        self, operator: OperatorId, plan: JoinPlan, left: SideRows, right: SideRows, keys: JoinKeys
+        self,
+        operator: OperatorId,
+        plan: JoinPlan,
+        left: SideState,
+        right: SideState,
+        keys: JoinKeys,
     ) -> None:
         self._operator = operator
         self._plan = plan
-        self._keys = keys
-        self._sides = {LEFT: left, RIGHT: right}
-        self._others = {LEFT: right, RIGHT: left}
+        self.keys = keys
+        self.sides = (left, right)
+        self._sides: dict[str, SideRows] = {LEFT: left, RIGHT: right}
+        self._others: dict[str, SideRows] = {LEFT: right, RIGHT: left}
         self._output = JoinOutput(left, right, keys)
 
     def open(self) -> None:
@@ -138,7 +144,7 @@ class JoinOperator:
         an outer side.
         """
         rows, times, cuts = taken.rows, taken.times, taken.cuts
-        keys = self._keys.numbers(self._keys.column(rows, mine), mine)
+        keys = self.keys.numbers(self.keys.column(rows, mine), mine)
         useless = keys == NULL_KEY
         if not mine.outer and useless.any():
             kept = ~useless
@@ -175,7 +181,7 @@ class JoinOperator:
     def _too_many(self, probe: JoinRun, keys: Slots, mine: SideRows) -> ProcessingError:
         key = int(keys[0])
         place = np.flatnonzero(probe.keys == key)[:1]
-        (text,) = self._keys.texts(self._keys.column(probe.rows.take(place), mine)).to_pylist()
+        (text,) = self.keys.texts(self.keys.column(probe.rows.take(place), mine)).to_pylist()
         return mine.failure(
             f"{mine.rows_of(key)} rows of the key '{str(text)[:60]}' are within the time that it "
             f"waits for matches, more than `max_per_key: {self._plan.max_per_key}`; raise it, make "
@@ -210,7 +216,7 @@ class JoinOperator:
 
 def join_operator(
     plan: OperatorPlan, journal: CommitOnAck, states: ChainStates | None = None
-) -> TwoSided:
+) -> JoinOperator:
     """The operator of a plan that has a `join`, with its states in the chain's journal.
 
     `states` are those of the chain, if it takes snapshots or spills.

@@ -18,6 +18,7 @@ from arkflow_kernel.state.arrow_numpy import as_array, filled
 from arkflow_kernel.state.growing import Mask, Slots
 from arkflow_kernel.timestamps import Int64s
 from arkflow_kernel.window.kept_runs import RunPiece, pieces_of
+from arkflow_kernel.window.row_batches import rows_at
 
 _NUMBER_BITS = 44
 """Bits of a row's number; its key group has the others."""
@@ -27,9 +28,10 @@ _CUT, _MATCHED, _GONE = "cut", "matched", "gone"
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Rows that have matched, or had to go, by key group and number."""
+    """Rows that have matched, or had to go: their key groups, times and numbers; at least one."""
 
     groups: Groups
+    times: Int64s
     numbers: Slots
     gone: bool
 
@@ -37,8 +39,7 @@ class Marks:
         """As entries of a run."""
         flags = as_array(np.full(len(self.numbers), self.gone))
         batch = pa.RecordBatch.from_arrays([flags], names=[_GONE])
-        zeros = np.zeros(len(self.numbers), np.int64)
-        return RunPiece(batch, self.groups, zeros, self.numbers, zeros)
+        return RunPiece(batch, self.groups, self.times, self.numbers, self.times)
 
 
 def row_piece(
@@ -59,8 +60,7 @@ def row_piece(
     piece = RunPiece(whole, groups, times, numbers)
     if (order[1:] > order[:-1]).all():
         return piece
-    rows = whole.take(order)
-    return RunPiece(rows, groups[order], times[order], numbers[order])
+    return RunPiece(rows_at(whole, order), groups[order], times[order], numbers[order])
 
 
 def rows_in(piece: RunPiece) -> tuple[pa.RecordBatch, Int64s | None, Mask]:
@@ -80,12 +80,14 @@ def _identity(groups: Groups, numbers: Slots) -> Slots:
 
 
 class KnownMarks:
-    """All that some marks say."""
+    """What some marks say of rows with a time from `low` on."""
 
-    def __init__(self, pieces: Iterable[RunPiece]) -> None:
+    def __init__(self, pieces: Iterable[RunPiece], low: int) -> None:
+        self._low = low
+        self._pieces = [kept for each in pieces if len(kept := each.where(each.times >= low))]
         none = np.zeros(0, np.int64)
         matched, gone = [none], [none]
-        for piece in pieces:
+        for piece in self._pieces:
             flags = np.asarray(piece.batch.column(0), dtype=np.bool_)
             ids = _identity(piece.groups, piece.numbers)
             matched.append(ids[~flags])
@@ -93,10 +95,10 @@ class KnownMarks:
         self._matched = np.unique(np.concatenate(matched))
         self._gone = np.unique(np.concatenate(gone))
 
-    def applied(self, piece: RunPiece, low: int) -> RunPiece:
-        """Rows that are left with a time from `low` on, with what is known of them."""
+    def applied(self, piece: RunPiece) -> RunPiece:
+        """The rows of a piece that are left, with what is known of them."""
         ids = _identity(piece.groups, piece.numbers)
-        keep = piece.times >= low
+        keep = piece.times >= self._low
         if len(self._gone):
             keep &= ~np.isin(ids, self._gone)
         if len(self._matched):
@@ -106,27 +108,25 @@ class KnownMarks:
             piece = replace(piece, batch=piece.batch.set_column(place, _MATCHED, both))
         return piece.where(keep)
 
-    def others(self, rows: Seq[RunPiece]) -> list[Marks]:
-        """What is said of rows that are not among these."""
+    def others(self, rows: Seq[RunPiece]) -> list[RunPiece]:
+        """The marks of rows that are not among these."""
         here = [np.zeros(0, np.int64), *(_identity(each.groups, each.numbers) for each in rows)]
         known = np.concatenate(here)
-        left = []
-        for ids, gone in ((self._matched, False), (self._gone, True)):
-            mine = ids[~np.isin(ids, known)]
-            groups = (mine >> _NUMBER_BITS).astype(np.int32)
-            if len(mine):
-                left.append(Marks(groups, mine & ((1 << _NUMBER_BITS) - 1), gone))
-        return left
+        left = [
+            piece.where(~np.isin(_identity(piece.groups, piece.numbers), known))
+            for piece in self._pieces
+        ]
+        return [piece for piece in left if len(piece)]
 
 
 def brought_up(pieces: Seq[RunPiece], low: int, *, oldest: bool) -> list[RunPiece]:
-    """The same entries with marks made part of the rows they are of; those of other rows stay,
-    unless there are no older runs.
+    """The entries of times from `low` on, with marks made part of the rows they are of; those of
+    other rows stay, unless there are no older runs.
     """
     rows = [piece for piece in pieces if piece.since is None]
-    marks = KnownMarks(piece for piece in pieces if piece.since is not None)
-    kept = [piece for each in rows if len(piece := marks.applied(each, low))]
-    return kept if oldest else [*kept, *(each.piece() for each in marks.others(rows))]
+    marks = KnownMarks((piece for piece in pieces if piece.since is not None), low)
+    kept = [piece for each in rows if len(piece := marks.applied(each))]
+    return kept if oldest else [*kept, *marks.others(rows)]
 
 
 def entries(runs: Iterable[pa.RecordBatch]) -> list[RunPiece]:

@@ -112,6 +112,11 @@ class SideRows:
         return sum(run.live_bytes for run in self._runs)
 
     @property
+    def held_bytes(self) -> int:
+        """Memory that their runs take; none of those in files."""
+        return sum(run.rows.memory_bytes for run in self._runs)
+
+    @property
     def low(self) -> int:
         """Rows with a time below it have left."""
         return low_of(self.watermark, self._join.hold_ms)
@@ -204,7 +209,8 @@ class SideRows:
     def _marked(self, run: JoinRun, places: Slots, *, gone: bool) -> None:
         if self._tracked:
             assert run.groups is not None
-            self._marks.append(Marks(run.groups[places], run.numbers[places], gone))
+            groups, times = run.groups[places], run.times[places]
+            self._marks.append(Marks(groups, times, run.numbers[places], gone))
 
     # --- time ----------------------------------------------------------------------------------
 
@@ -212,12 +218,14 @@ class SideRows:
         """Let go of what is below the new `low`; those of them that have not matched, if the side
         is outer.
         """
-        before, runs, fresh, counts = self.watermark, self._runs, self._fresh, self._counts
+        before, runs, counts = self.watermark, self._runs, self._counts
+        fresh, marks = self._fresh, self._marks
         low = low_of(watermark, self._join.hold_ms)
         due = [(run, run.left, run.due(low)) for run in runs if run.rising[run.left] < low]
 
         def undo() -> None:
-            self.watermark, self._runs, self._fresh = before, runs, fresh
+            self.watermark, self._runs = before, runs
+            self._fresh, self._marks = fresh, marks
             for run, left, places in due:
                 run.left = left
                 np.add.at(counts.room, run.keys[places], 1)
@@ -230,6 +238,7 @@ class SideRows:
             np.subtract.at(counts.room, run.keys[places], 1)
         self._runs = tuple(run for run in runs if run.left < len(run))
         self._fresh = [each for each in fresh if each.run.rising[-1] >= low]
+        self._marks = [each for each in marks if each.times.max() >= low]
         return [each for each in leaving if len(each)]
 
     # --- the bound of a key --------------------------------------------------------------------
@@ -323,7 +332,7 @@ class SideRows:
         """The largest runs in memory go to files, if there are more than the budget allows."""
         if self._spool is None or self._budget is None:
             return
-        held = sum(run.rows.memory_bytes for run in self._runs)
+        held = self.held_bytes
         if held <= self._budget:
             return
         for run in sorted(self._runs, key=lambda run: -run.rows.memory_bytes):

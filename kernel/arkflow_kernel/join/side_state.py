@@ -139,8 +139,8 @@ class SideState(SideRows):
         pieces = entries(runs)
         watermark = _least(layouts)
         low = low_of(watermark, self._join.hold_ms)
-        marks = KnownMarks(piece for piece in pieces if piece.since is not None)
-        rows = [marks.applied(piece, low) for piece in pieces if piece.since is None]
+        marks = KnownMarks((piece for piece in pieces if piece.since is not None), low)
+        rows = [marks.applied(piece) for piece in pieces if piece.since is None]
         rows = [piece for piece in rows if len(piece)]
         for piece in rows:
             self.schema.restored(rows_in(piece)[0].schema)

@@ -2,6 +2,7 @@
 snapshots by more or fewer of them.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from arkflow_kernel.graph import key_group_range
 from arkflow_kernel.ids import CheckpointId, EventTimeMs, Generation, OperatorId, WallMs
-from arkflow_kernel.join.join_operator import join_operator
+from arkflow_kernel.join.join_operator import JoinOperator, join_operator
 from arkflow_kernel.key_groups import key_groups
 from arkflow_kernel.outlet import owners_of_key_groups
 from arkflow_kernel.plan import (
@@ -22,7 +23,7 @@ from arkflow_kernel.plan import (
     OperatorPlan,
     StatePlan,
 )
-from arkflow_kernel.ports import OperatorResult, TwoSided
+from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.snapshot import Epoch, ObjectRef, StateSnapshot
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
@@ -90,7 +91,8 @@ class JoinTask:
         operator = OperatorPlan(
             OperatorId("pair"), "join", ComponentPlan("", {}), None, kept, join=plan
         )
-        self.operator: TwoSided = join_operator(operator, self.journal, self.states)
+        self.operator: JoinOperator = join_operator(operator, self.journal, self.states)
+        self.keys, self.sides = self.operator.keys, self.operator.sides
 
     def batch(self, edge: str, batch: pa.RecordBatch) -> Iterator[OperatorResult]:
         """What leaves for a batch, slice by slice, as the lane does it."""
@@ -175,6 +177,14 @@ class JoinLine:
             epoch = Epoch(Generation(self._generation), number)
             self._snapshots.append(task.states.upload(epoch)[0])
             task.states.maintain()
+
+    def checkpoint_rows(self) -> dict[str, int]:
+        """Take a snapshot; how many entries the runs of each state have in it."""
+        self.checkpoint()
+        counts: Counter[str] = Counter()
+        for state in (state for each in self._snapshots for state in each):
+            counts[state.name] += sum(run.rows for run in state.runs)
+        return dict(counts)
 
     def restart(self, parallelism: int) -> None:
         """Go on from a snapshot in new operators."""

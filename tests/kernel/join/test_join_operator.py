@@ -222,7 +222,6 @@ def test_rows_beyond_the_memory_budget_go_to_files_and_match_from_there(tmp_path
     for n in range(40):
         line.batch(LEFT, rows(*((f"k{m}", n) for m in range(20))))
     (task,) = line.tasks
-    held = sum(run.rows.memory_bytes for run in task.operator._sides["left"]._runs)  # type: ignore[attr-defined]
-    assert held <= 500
+    assert task.sides[0].held_bytes <= 500
     line.batch(RIGHT, rows(("k3", 30)))
     assert pairs_of(line.end()) == sorted(((n, 30) for n in range(20, 40)), key=str)
