@@ -22,9 +22,10 @@ from tests.integration.running_jobs import Start
 pytestmark = [pytest.mark.usefixtures("shared_ray"), pytest.mark.timeout(300)]
 
 JOINS: Final = ("join_left_outer", "join_inner") if FULL else ("join_left_outer",)
+SOME: Final = CUTS if FULL else ((2, 100),)
 
 
-@pytest.mark.parametrize(("parallelism", "batch_rows"), CUTS)
+@pytest.mark.parametrize(("parallelism", "batch_rows"), SOME)
 @pytest.mark.parametrize("case", JOINS, indirect=True)
 def test_a_case_writes_what_it_must_at_any_parallelism_and_batch_size(
     case: str, parallelism: int, batch_rows: int, start: Start, out: pathlib.Path
