@@ -36,7 +36,7 @@ from arkflow_ray.observability.logs import LOGGER_NAME, level_number, start_logg
 from arkflow_ray.observability.results import results_text
 from arkflow_ray.runtime.detached_actors import forget, recall, remember, this_place
 from arkflow_ray.runtime.launch import RunSettings, launch
-from arkflow_ray.runtime.placement import remove_groups
+from arkflow_ray.runtime.placement_groups import remove_groups
 from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 STARTING: Final = "starting"

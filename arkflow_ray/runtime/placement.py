@@ -10,20 +10,10 @@ coordinator does, and the driver removes what a coordinator that died left behin
 """
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final, Protocol
 
-import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import (
-    PlacementGroup,
-    get_placement_group,
-    placement_group,
-    placement_group_table,
-    remove_placement_group,
-)
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from arkflow_kernel.chain_slots import Amounts, Slot, singles, slots, total
@@ -33,6 +23,7 @@ from arkflow_kernel.placement_plan import ANYWHERE, PlacementPlan, Placing
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_ray.runtime.demands import Node, actor_options, demand, lacking
 from arkflow_ray.runtime.job_settings import JobSettings
+from arkflow_ray.runtime.placement_groups import RayCluster
 from arkflow_ray.runtime.ray_errors import first_line
 
 PLACEMENT_TIMEOUT_S: Final = 20.0
@@ -86,57 +77,6 @@ class Cluster(Protocol):
     def remove_left(self) -> None:
         """Give back what an earlier coordinator of the same run left."""
         ...
-
-
-class RayCluster:
-    """The Ray that this process is connected to, for the groups of one run of a job."""
-
-    def __init__(self, run: str) -> None:
-        self._run = run
-
-    def nodes(self) -> list[Node]:
-        """See `Cluster`."""
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        return [
-            Node(dict(node["Resources"]), dict(node.get("Labels", {})))
-            for node in nodes
-            if node["Alive"]
-        ]
-
-    def free(self) -> Amounts:
-        """See `Cluster`."""
-        free: dict[str, float] = ray.available_resources()  # type: ignore[no-untyped-call]
-        return free
-
-    def reserve(self, bundles: Sequence[Amounts], strategy: str, labels: Mapping[str, str]) -> Any:
-        """See `Cluster`."""
-        more: dict[str, Any] = {}
-        if labels:
-            more["bundle_label_selector"] = [dict(labels)] * len(bundles)
-        name = f"{_prefix(self._run)}{secrets.token_hex(6)}"
-        return placement_group([dict(each) for each in bundles], strategy, name, **more)
-
-    def is_ready(self, group: PlacementGroup, timeout_s: float) -> bool:
-        """See `Cluster`."""
-        return bool(group.wait(timeout_s))
-
-    def is_at_work_on(self, group: PlacementGroup) -> bool:
-        """See `Cluster`."""
-        told: dict[str, Any] = placement_group_table(group)
-        return told["stats"]["scheduling_state"] in ("QUEUED", "SCHEDULING_STARTED")
-
-    def is_there(self, group: PlacementGroup) -> bool:
-        """See `Cluster`."""
-        told: dict[str, Any] = placement_group_table(group)
-        return bool(told["state"] == "CREATED")
-
-    def remove(self, group: PlacementGroup) -> None:
-        """See `Cluster`."""
-        remove_placement_group(group)
-
-    def remove_left(self) -> None:
-        """See `Cluster`."""
-        remove_groups(self._run)
 
 
 class Seat:
@@ -382,26 +322,11 @@ def needs_groups(graph: ExecutionGraph, settings: JobSettings) -> bool:
     return asks or not settings.ours
 
 
-def remove_groups(run: str) -> None:
-    """Remove all groups of a run. Whatever sits in them is killed by that."""
-    for told in placement_group_table().values():
-        if told["name"].startswith(_prefix(run)) and told["state"] != "REMOVED":
-            with suppress(ValueError, RayError):  # it has gone meanwhile
-                remove_placement_group(get_placement_group(told["name"]))
-
-
-def _prefix(run: str) -> str:
-    """How the names of the groups of one run of a job begin."""
-    return f"arkflow-{run}-"
-
-
 __all__ = [
     "PLACEMENT_TIMEOUT_S",
     "Cluster",
     "Placement",
-    "RayCluster",
     "Seat",
     "needs_groups",
     "open_placement",
-    "remove_groups",
 ]

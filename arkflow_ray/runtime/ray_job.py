@@ -36,7 +36,8 @@ from arkflow_ray.runtime.coordinator_process import CoordinatorProcess, coordina
 from arkflow_ray.runtime.deployments import several_nodes
 from arkflow_ray.runtime.job_history import JobHistory
 from arkflow_ray.runtime.job_settings import FIRST, JobSettings
-from arkflow_ray.runtime.placement import needs_groups, remove_groups
+from arkflow_ray.runtime.placement import needs_groups
+from arkflow_ray.runtime.placement_groups import remove_groups
 from arkflow_ray.runtime.printers import Printers
 
 POLL_S = 0.2
