@@ -1,6 +1,7 @@
 """Signals and a closed stdout, against the program itself, without Ray."""
 
 import array
+import contextlib
 import fcntl
 import json
 import os
@@ -183,6 +184,16 @@ def test_a_ctrl_c_after_sigterm_cancels(start: Start, tmp_path: Path) -> None:
     assert program.returncode == 130
 
 
+def replaced_by_file(folder: Path) -> list[Path]:
+    """Where the folder is now: a sink that publishes meanwhile makes it anew, which moves, too."""
+    moved: list[Path] = []
+    while True:
+        moved.append(folder.rename(folder.with_name(f"moved-{len(moved)}")))
+        with contextlib.suppress(FileExistsError):
+            folder.touch(exist_ok=False)
+            return moved
+
+
 def test_a_second_ctrl_c_ends_a_stop_whose_publication_fails_and_the_next_run_publishes(
     start: Start, tmp_path: Path
 ) -> None:
@@ -192,8 +203,7 @@ def test_a_second_ctrl_c_ends_a_stop_whose_publication_fails_and_the_next_run_pu
     out = tmp_path / "out"
     program = start(UNPUBLISHED.format(folder=tmp_path, rate=100))
     until(lambda: any(out.glob("part-*")))
-    shown = out.rename(tmp_path / "shown")
-    out.touch()
+    moved = replaced_by_file(out)
     program.send_signal(signal.SIGINT)
     heard(program, STOPPING_NOTE)
     heard(program, "publishing fails")
@@ -202,7 +212,9 @@ def test_a_second_ctrl_c_ends_a_stop_whose_publication_fails_and_the_next_run_pu
     assert program.returncode == 130
     assert "shown: cancelled after " in err
     out.unlink()
-    shown.rename(out)
+    out.mkdir()
+    for path in (path for folder in moved for path in folder.iterdir()):
+        path.rename(out / path.name)
     again = start(UNPUBLISHED.format(folder=tmp_path, rate=100_000))
     _, err = again.communicate()
     assert again.returncode == 0, err
