@@ -58,7 +58,7 @@ lint: $(VENV)/.installed
 	$(BIN)/lint-imports --no-cache
 
 test-fast: $(VENV)/.installed
-	$(BIN)/pytest -q $(PARALLEL) -m "not slow" $(FAST_TESTS)
+	$(BIN)/pytest -q $(PARALLEL) -m "not slow and not thorough" $(FAST_TESTS)
 
 test: lint coverage slow lower
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,8 @@ from arkflow_kernel.task import ChainTask, Phase
 from arkflow_kernel.testing.components import rows_batch
 from arkflow_kernel.testing.plans import chain_plan, channel_plan
 from arkflow_kernel.testing.virtual_clock import VirtualClock
+
+pytestmark = pytest.mark.thorough
 
 G1 = Generation(1)
 BATCH = rows_batch("a", [1])

@@ -25,6 +25,8 @@ from arkflow_kernel.testing.staged_components import (
 )
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
+pytestmark = pytest.mark.thorough
+
 ROWS = 60
 ALL = [("a", n, n + 1) for n in range(ROWS)]
 """Every row once, in order, each with the right count."""

@@ -26,6 +26,8 @@ from tests.kernel.window.window_oracle import SIZES, Row, WindowCase, finals, tr
 from tests.kernel.window.windowed_components import Plan
 from tests.kernel.window.windowed_jobs import Death, WindowedJob, assert_good, graph_of
 
+pytestmark = pytest.mark.thorough
+
 
 @st.composite
 def partitions_of(draw: st.DrawFn) -> tuple[tuple[Row, ...], ...]:

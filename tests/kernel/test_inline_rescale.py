@@ -30,6 +30,8 @@ from tests.kernel.window.window_oracle import SIZES, Row, WindowCase, finals, tr
 from tests.kernel.window.windowed_components import Plan
 from tests.kernel.window.windowed_jobs import WindowedJob, assert_good, graph_of
 
+pytestmark = pytest.mark.thorough
+
 STEPS = (2, 4, 2)
 """From one subtask on."""
 

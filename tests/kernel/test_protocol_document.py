@@ -48,6 +48,8 @@ from arkflow_kernel.testing.hand_driven_job import HandDrivenJob, snapshot_of
 from arkflow_kernel.testing.plans import chain_plan, job_plan, stage_plans
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
+pytestmark = pytest.mark.thorough
+
 G1 = Generation(1)
 Arrows = set[tuple[str, str]]
 

@@ -32,6 +32,8 @@ from arkflow_kernel.testing.staged_components import (
 )
 from arkflow_kernel.testing.virtual_clock import VirtualClock
 
+pytestmark = pytest.mark.thorough
+
 Observer = Callable[[str, object, list[object]], None]
 
 

@@ -11,6 +11,8 @@ import pytest
 from arkflow_kernel.testing.simulation import PROBES, Simulation
 from tests.simulation.seeds import in_chunks, missed, reached, unless_replayed
 
+pytestmark = pytest.mark.thorough
+
 # Seeds that once found a bug in a machine or in the kit: they run for ever.
 KEPT_SEEDS: tuple[int, ...] = ()
 

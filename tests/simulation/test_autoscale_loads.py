@@ -13,6 +13,8 @@ from arkflow_kernel.testing.planted_autoscale import PLANTED_AUTOSCALE
 from arkflow_kernel.testing.scale_model import ModelPipeline, ModelStage, PipelineRun
 from tests.simulation.seeds import in_chunks, unless_replayed
 
+pytestmark = pytest.mark.thorough
+
 SEEDS = 200
 COOLDOWN_MS = 60_000
 STEP_S = 2.5

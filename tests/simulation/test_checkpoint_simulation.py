@@ -11,6 +11,8 @@ import pytest
 from arkflow_kernel.testing.cut_simulation import PROBES, CutSimulation
 from tests.simulation.seeds import in_chunks, missed, reached, unless_replayed
 
+pytestmark = pytest.mark.thorough
+
 # Seeds beyond the fixed ones that once found a bug in a machine or in the kit: they run for ever.
 KEPT_SEEDS: tuple[int, ...] = ()
 

@@ -14,6 +14,8 @@ from arkflow_kernel.testing.rescale_simulation import PROBES, RescaleSimulation
 from arkflow_kernel.testing.simulation import SimulationError
 from tests.simulation.seeds import in_chunks, missed, reached, run_all, unless_replayed
 
+pytestmark = pytest.mark.thorough
+
 # Seeds beyond the fixed ones that once found a bug in a machine or in the kit: they run for ever.
 KEPT_SEEDS: tuple[int, ...] = ()
 

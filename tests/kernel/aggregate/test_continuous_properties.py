@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from arkflow_kernel.plan import AggregatePlan, ContinuousPlan
 from tests.kernel.aggregate.keyed_line import KeyedLine, Rows
 
+pytestmark = pytest.mark.thorough
+
 Value = int | float | None
 Row = tuple[str | None, Value, int]
 """Key, value, time."""

@@ -23,6 +23,8 @@ from tests.kernel.join.joined_jobs import (
 from tests.kernel.window.windowed_components import Plan, Rows
 from tests.kernel.window.windowed_jobs import Death
 
+pytestmark = pytest.mark.thorough
+
 BOUND_MS = 8
 
 

@@ -13,6 +13,8 @@ from arkflow_kernel.state.growing import Words
 from arkflow_kernel.state.key_form import KeyPart, hash_bytes
 from arkflow_kernel.state.key_index import KeyIndex
 
+pytestmark = pytest.mark.thorough
+
 
 def _keys(values: list[Any]) -> key_rows.KeyRows:
     return key_rows.key_rows([pa.array(values)])

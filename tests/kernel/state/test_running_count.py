@@ -21,6 +21,8 @@ from arkflow_kernel.state.api import StateAddress
 from arkflow_kernel.state.memory import MemoryState
 from arkflow_kernel.state_journal import CommitOnAck
 
+pytestmark = pytest.mark.thorough
+
 PLAN = StatePlan("default", ("k",), count_field="n")
 
 

@@ -15,6 +15,8 @@ from arkflow_kernel.state.arrow_numpy import AnyArray
 from arkflow_kernel.state.run_format import parsed_type
 from tests.kernel.state.snapshot_bench import Chain, Objects
 
+pytestmark = pytest.mark.thorough
+
 NAN_WITH_PAYLOAD = np.array([0x7FF8_0000_0000_BEEF], np.uint64).view(np.float64)[0]
 TIME = datetime.datetime(2024, 2, 29, 12, 30, 1, 234567, datetime.UTC)
 

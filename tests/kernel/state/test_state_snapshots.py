@@ -15,6 +15,8 @@ from arkflow_kernel.state import run_format
 from arkflow_kernel.state.sorted_run import merge_due
 from tests.kernel.state.snapshot_bench import Chain, Objects, Taken
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def objects(tmp_path: Path) -> Objects:

@@ -25,6 +25,8 @@ from tests.kernel.window.aggregated import (
     results,
 )
 
+pytestmark = pytest.mark.thorough
+
 CLOSE = 1e-9
 """Relative difference up to which sums of floats, averages and deviations are equal (W9)."""
 

@@ -13,6 +13,8 @@ from arkflow_kernel.ids import EARLIEST, LATEST
 from arkflow_kernel.window.assign import DUE_MAX, FixedPanes, Panes, Times, Windows
 from arkflow_kernel.window.calendar import CalendarPanes
 
+pytestmark = pytest.mark.thorough
+
 HOUR, DAY = 3_600_000, 86_400_000
 YEAR_1, YEAR_9999_END = -62_135_596_800_000, 253_402_300_799_999
 

@@ -17,6 +17,8 @@ from arkflow_kernel.bad_rows import NOWHERE
 from tests.kernel.state.snapshot_bench import Objects
 from tests.kernel.window.rows_bench import GAP_MS, SIZE_MS, RowsBench, session, tumbling
 
+pytestmark = pytest.mark.thorough
+
 KEYS = ("a", "b", None, "c")
 
 SHAPES: list[dict[str, pa.DataType]] = [

@@ -22,6 +22,8 @@ from tests.kernel.window.window_oracle import Row, WindowCase
 from tests.kernel.window.windowed_components import PartitionedSource, Plan, batch_of
 from tests.kernel.window.windowed_jobs import WindowedJob
 
+pytestmark = pytest.mark.thorough
+
 BATCH_ROWS, KEYS = 8_192, 200
 
 FEW, MANY = 3, 7

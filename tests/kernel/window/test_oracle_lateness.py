@@ -10,6 +10,8 @@ from tests.kernel.window.window_oracle import Row, Truth, WindowCase, finals, tr
 from tests.kernel.window.windowed_components import Plan
 from tests.kernel.window.windowed_jobs import WindowedJob
 
+pytestmark = pytest.mark.thorough
+
 ROWS, KEYS, BOUND_MS, SIZE_MS = 60_000, 50, 1_000, 10_000
 BEHIND_MS, BEHIND_SHARE = 15_000, 0.05
 PARTITIONS = 3

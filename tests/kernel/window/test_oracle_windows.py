@@ -16,6 +16,8 @@ from tests.kernel.window.window_oracle import SIZES, Row, WindowCase, finals, tr
 from tests.kernel.window.windowed_components import Plan
 from tests.kernel.window.windowed_jobs import Death, WindowedJob
 
+pytestmark = pytest.mark.thorough
+
 KEYS = 5
 
 

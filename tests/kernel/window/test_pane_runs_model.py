@@ -27,6 +27,8 @@ from arkflow_kernel.window.pane_runs import PaneRuns
 from arkflow_kernel.window.pane_sides import RawRows
 from tests.kernel.state.snapshot_bench import PLAN, Objects
 
+pytestmark = pytest.mark.thorough
+
 OPERATOR = OperatorId("windows")
 FUNCTIONS = ("count", "sum", "min", "max", "count_distinct")
 WIDTH = 10

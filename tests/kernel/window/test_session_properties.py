@@ -23,6 +23,8 @@ from arkflow_kernel.testing.session_bench import (
 )
 from arkflow_kernel.window import session_pieces, session_runs
 
+pytestmark = pytest.mark.thorough
+
 POLICIES = st.sampled_from([(LatePolicy.DROP, 0), (LatePolicy.ROUTE, 0), (LatePolicy.UPDATE, 25)])
 
 

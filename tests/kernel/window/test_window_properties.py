@@ -19,6 +19,8 @@ from arkflow_kernel.window import firing, pane_runs, pane_sides
 from tests.kernel.window.test_assign import windows_with
 from tests.kernel.window.timeline import PLAIN, Timeline, window
 
+pytestmark = pytest.mark.thorough
+
 Row = tuple[int, str | None, int | None]
 """Time, key, value."""
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 NUMBERS = """{type: memory, messages: ['{"a":1}', '{"a":2}', '{"a":3}'], codec: json}"""
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 WITH_SQL = """\
 streams:
   - input: {type: memory, messages: ['{"a": 1}'], codec: json}

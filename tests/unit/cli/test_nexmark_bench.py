@@ -10,6 +10,8 @@ from arkflow_ray.cli import nexmark_bench
 from arkflow_ray.cli.main import app
 from arkflow_ray.cli.nexmark_bench import RunFailedError, queries, query_cost
 
+pytestmark = pytest.mark.thorough
+
 
 def test_the_figures_of_a_query_are_printed_and_written(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"

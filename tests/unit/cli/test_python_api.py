@@ -12,6 +12,8 @@ import pytest
 import arkflow_ray
 from arkflow_kernel.errors import BadRowError, ConfigError, RescaleError
 
+pytestmark = pytest.mark.thorough
+
 FAILS = """\
 streams:
   - id: {}

@@ -25,6 +25,8 @@ from arkflow_ray.config.tree import (
 from arkflow_ray.config.yaml_tree import parse_yaml
 from tests.unit.config.sample_files import Write
 
+pytestmark = pytest.mark.thorough
+
 
 def yaml_of(text: str) -> Any:
     return plain(parse_yaml(text, TreeBuilder()))

@@ -24,6 +24,8 @@ from arkflow_ray.components.api import BuildContext, ComponentKind
 from arkflow_ray.components.building import build_component
 from arkflow_ray.components.inputs import file_lines
 
+pytestmark = pytest.mark.thorough
+
 Make = Callable[..., SourceReader]
 Drain = Callable[..., list[SourceBatch]]
 

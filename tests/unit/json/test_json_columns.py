@@ -1,6 +1,7 @@
 """Columns that nobody looks at: left out of batches, and nothing else changes."""
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -8,6 +9,8 @@ from arkflow_kernel.bad_rows import Origin
 from arkflow_ray.components.codecs.json import JsonCodec
 from arkflow_ray.components.codecs.json_block import JsonDecoder
 from arkflow_ray.components.codecs.json_texts import Lines
+
+pytestmark = pytest.mark.thorough
 
 ALL = ["n", "x", "s", "t", "more"]
 

@@ -14,6 +14,8 @@ from arkflow_ray.components.codecs import json_block
 from arkflow_ray.components.codecs.json_block import JsonDecoder
 from arkflow_ray.components.codecs.json_texts import Lines, Payloads
 
+pytestmark = pytest.mark.thorough
+
 Kind = Any
 """A type: `"int"` and other words, `("list", Kind)`, `("struct", {name: Kind})`."""
 

@@ -23,6 +23,8 @@ from arkflow_ray.components.codecs.json_types import (
     arrow_schema,
 )
 
+pytestmark = pytest.mark.thorough
+
 ROOT = StructType({"id": Scalar.INT, "größe": Scalar.STRING, "ok": Scalar.BOOL, "x": Scalar.FLOAT})
 GOOD = {
     "id": ["0", "-0", "7", "-12", "9007199254740993", f"{2**63 - 1}", f"-{2**63}"],

@@ -23,6 +23,8 @@ from arkflow_kernel.snapshot import Epoch, ObjectRef, SinkToken, StagedObject
 from arkflow_ray.checkpoint.open import StoreObjects, open_objects
 from arkflow_ray.components.outputs.epoch_file import EpochFileSink
 
+pytestmark = pytest.mark.thorough
+
 MakeSink = Callable[..., EpochFileSink]
 Rows = Callable[[Path], list[dict[str, Any]]]
 NOW = MonotonicMs(0)

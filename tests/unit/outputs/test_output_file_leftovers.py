@@ -21,6 +21,8 @@ from arkflow_ray.components.outputs.epoch_file import EpochFileSink
 from arkflow_ray.components.outputs.file import FileSink, build
 from arkflow_ray.components.outputs.file_config import FileOutputConfig
 
+pytestmark = pytest.mark.thorough
+
 Rows = Callable[[Path], list[dict[str, Any]]]
 NOW = MonotonicMs(0)
 BATCH = pa.record_batch({"n": [1]})

@@ -31,6 +31,8 @@ from arkflow_kernel.testing.plans import channel_plan
 if TYPE_CHECKING:
     from tests.unit.runtime.channels.conftest import Chains
 
+pytestmark = pytest.mark.thorough
+
 EDGE = channel_plan("edge", "a-0", "b-0", number=7)
 SIDE = channel_plan("side", "a-0", "b-0", number=8)
 RESET = Reset(FIRST_GENERATION)
