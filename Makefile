@@ -37,7 +37,7 @@ endef
 
 help:
 	@echo "make demo   runs a pipeline over a file on a local Ray instance"
-	@echo "make check  format, lint, types, import rules, fast tests (about 10 minutes on 2 cores)"
+	@echo "make check  format, lint, types, import rules, fast tests (about 3 minutes on 2 cores)"
 	@echo "make test   check and everything else: conformance, Ray, wheel, oldest versions (more than an hour on 2 cores)"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
