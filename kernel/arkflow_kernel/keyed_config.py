@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from arkflow_kernel.buffer_compiler import ALL_ROWS_KEY
-from arkflow_kernel.job import Column, OperatorSpec, PositiveDurationMs, PositiveInt, Spec
+from arkflow_kernel.job import Column, OperatorSpec, PositiveDurationMs, Spec
 from arkflow_kernel.window_config import AggregateConfig, Finding, aggregate_name
 
 _AT_EDGES: Final = ("first", "last")
@@ -51,7 +51,7 @@ class TopNConfig(KeyedConfig):
     """`config` of a `top_n` operator, an addition: the best rows of each key (J7)."""
 
     by: Column = Field(description="The column by whose value rows are ranked.")
-    n: PositiveInt = Field(description="How many rows a key has at most.")
+    n: int = Field(ge=1, description="How many rows a key has at most.")
     order: Literal["desc", "asc"] = Field(
         default="desc", description="Whether the greatest or the least value is the best."
     )

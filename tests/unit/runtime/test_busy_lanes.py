@@ -21,6 +21,7 @@ class Work:
         self.now_s = 100.0
         self.begun: queue.SimpleQueue[Request] = queue.SimpleQueue()
         self.go: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.over: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def clock(self) -> float:
         """The time."""
@@ -29,6 +30,7 @@ class Work:
     def __call__(self, request: Request) -> None:
         self.begun.put(request)
         self.go.get(timeout=WAIT_S)
+        self.over.put(None)
 
     def passes(self, seconds: float) -> None:
         """Wait until a request is at work, let time pass, and let it end."""
@@ -75,5 +77,6 @@ def test_a_chain_is_as_busy_as_its_busiest_sink_and_reading_does_not_count(
         work.begun.get(timeout=WAIT_S)
         clocks[-1].now_s += seconds  # each lane has a time of its own here
         work.go.put(None)
+        work.over.get(timeout=WAIT_S)  # or the next one could take what lets this one go
     assert threads.close(WAIT_S)
     assert threads.busy_ms == 4000
