@@ -19,7 +19,7 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
         f"{_BASE}.inputs.generate:GenerateConfig",
         f"{_BASE}.inputs.generate:build",
         takes_codec=True,
-        subtasks=f"{_BASE}.inputs.generate:subtasks_max",
+        subtasks=f"{_BASE}.inputs.dealt_splits:subtasks_max",
     ),
     ComponentEntry(
         _INPUT,
@@ -43,7 +43,7 @@ BUILT_IN: tuple[ComponentEntry, ...] = (
         "Makes the persons, auctions or bids of the Nexmark benchmark.",
         f"{_BASE}.inputs.nexmark_config:NexmarkConfig",
         f"{_BASE}.inputs.nexmark:build",
-        subtasks=f"{_BASE}.inputs.nexmark_config:subtasks_max",
+        subtasks=f"{_BASE}.inputs.dealt_splits:subtasks_max",
     ),
     ComponentEntry(
         _OUTPUT,

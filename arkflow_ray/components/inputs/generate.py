@@ -10,10 +10,9 @@ batches k, k + n, k + 2n and so on, each at its own time. So the input as a whol
 rows at the same rate, however many subtasks it has.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import pyarrow as pa
 from pydantic import Field, field_validator
@@ -26,14 +25,18 @@ from arkflow_kernel.limits import BATCH_ROWS_DEFAULT
 from arkflow_kernel.ports import (
     NothingYet,
     ReadResult,
-    ReplayKind,
     SourceBatch,
     SourceEnded,
     SourceReader,
-    Split,
     SplitPosition,
 )
 from arkflow_ray.components.api import BuildContext, ComponentConfig
+from arkflow_ray.components.inputs.dealt_splits import (
+    DealtReader,
+    DealtSplit,
+    SplitCount,
+    split_names,
+)
 from arkflow_ray.components.inputs.decoding import with_codec
 from arkflow_ray.components.inputs.file_config import BATCH_ROWS_MAX, BatchRows
 from arkflow_ray.components.inputs.memory import PAYLOAD_SCHEMA
@@ -41,7 +44,6 @@ from arkflow_ray.components.inputs.memory import PAYLOAD_SCHEMA
 SPLIT: Final = SplitId("generate")
 """The only split without `splits`."""
 
-SPLITS_MAX: Final = 1_024
 _NS_A_MS: Final = 1_000_000
 
 
@@ -58,10 +60,7 @@ class GenerateConfig(ComponentConfig):
     batch_size: Annotated[
         int, Field(ge=1, le=BATCH_ROWS_MAX, description="Rows at each interval.")
     ] = 1
-    splits: Annotated[
-        int,
-        Field(ge=1, le=SPLITS_MAX, description="Parts that subtasks share; most that can be busy."),
-    ] = 1
+    splits: SplitCount = 1
     batch_rows: BatchRows = BATCH_ROWS_DEFAULT
 
     @field_validator("interval")
@@ -78,29 +77,17 @@ class GenerateConfig(ComponentConfig):
     @property
     def names(self) -> tuple[SplitId, ...]:
         """Its splits, by number. They are other ones with another number of them."""
-        if self.splits == 1:
-            return (SPLIT,)
-        return tuple(SplitId(f"{SPLIT}-{k}-of-{self.splits}") for k in range(self.splits))
-
-
-def subtasks_max(config: Mapping[str, Any]) -> int | None:
-    """As many as there are splits."""
-    splits = config.get("splits", 1)
-    return splits if isinstance(splits, int) else None
+        return split_names(SPLIT, self.splits)
 
 
 @dataclass(slots=True)
-class _Part:
-    """One split. `rows`: at most so many in all, None for no end. `ticks`: made since the start."""
+class _Part(DealtSplit):
+    """`ticks`: batches made since the start."""
 
-    split: SplitId
-    number: int
-    rows: int | None
-    emitted: int = 0
     ticks: int = 0
 
 
-class GenerateReader:
+class GenerateReader(DealtReader[_Part]):
     """A position is `{"emitted": rows so far}`; after a restart a batch comes at once again."""
 
     def __init__(self, operator: str, config: GenerateConfig) -> None:
@@ -114,40 +101,15 @@ class GenerateReader:
         self._copies: pa.RecordBatch | None = None
         self._start_ns: int | None = None
         self._step = config.splits
-        self._parts = [_Part(name, k, _rows_of(config, k)) for k, name in enumerate(config.names)]
-
-    @property
-    def replay(self) -> ReplayKind:
-        """Any row can be made again."""
-        return ReplayKind.POSITION
-
-    @property
-    def commits(self) -> bool:
-        """There is nobody to tell."""
-        return False
-
-    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
-        """All of the configuration; a size is a number of rows."""
-        self._check(restored)
-        return tuple(Split(p.split, 1 if p.rows is None else p.rows) for p in self._parts)
-
-    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
-        """Continue after the rows that were emitted. SourceError for a foreign position."""
-        known = self._check(restored)
-        if assigned is not None:
-            self._parts = [part for part in self._parts if part.split in assigned]
-        for part in self._parts:
-            part.emitted = known.get(part.split, 0)
-
-    def splits(self) -> Seq[SplitId]:
-        """Those that have a batch left."""
-        return tuple(part.split for part in self._parts if self._batches_left(part) != 0)
+        super().__init__(
+            [_Part(name, k, _rows_of(config, k)) for k, name in enumerate(config.names)]
+        )
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:
         """What is due, or when to ask again; until then there is nothing (W2)."""
         if self._start_ns is None:
             self._start_ns = now_ms * _NS_A_MS
-        open_parts = [part for part in self._parts if self._batches_left(part) != 0]
+        open_parts = self._open_parts()
         if not open_parts:
             return SourceEnded()
         part = min(open_parts, key=lambda part: (self._due_ns(part), part.ticks, part.number))
@@ -157,21 +119,18 @@ class GenerateReader:
         left = self._batches_left(part)
         taken = min(due, self._ticks_max, self._ticks_max if left is None else left)
         part.ticks += taken
-        first = part.emitted
-        part.emitted += taken * self._size
+        first = part.made
+        part.made += taken * self._size
         return SourceBatch(
             part.split,
             self._rows(taken * self._size),
-            {"emitted": part.emitted},
+            {"emitted": part.made},
             Origin(part.split, offset=first),
-            split_ended=self._batches_left(part) == 0,
+            split_ended=self._ended(part),
         )
 
-    def commit(self, positions: Seq[SplitPosition]) -> None:
-        """Never called: `commits` is False."""
-
-    def close(self) -> None:
-        """Nothing to release."""
+    def _ended(self, part: _Part) -> bool:
+        return self._batches_left(part) == 0
 
     def _check(self, restored: Seq[SplitPosition]) -> dict[SplitId, int]:
         """Rows emitted so far, by split."""
@@ -192,7 +151,7 @@ class GenerateReader:
         return known
 
     def _batches_left(self, part: _Part) -> int | None:
-        return None if part.rows is None else max(0, part.rows - part.emitted) // self._size
+        return None if part.rows is None else max(0, part.rows - part.made) // self._size
 
     def _due_ns(self, part: _Part) -> int:
         """When the next batch of a split is due."""
@@ -227,9 +186,7 @@ def build(config: GenerateConfig, context: BuildContext) -> SourceReader:
 
 __all__ = [
     "SPLIT",
-    "SPLITS_MAX",
     "GenerateConfig",
     "GenerateReader",
     "build",
-    "subtasks_max",
 ]

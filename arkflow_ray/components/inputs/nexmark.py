@@ -9,7 +9,6 @@ all of them stay close in event time.
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -19,15 +18,14 @@ from arkflow_kernel.errors import SourceError
 from arkflow_kernel.ids import MonotonicMs, SplitId
 from arkflow_kernel.ports import (
     ReadResult,
-    ReplayKind,
     SourceBatch,
     SourceEnded,
     SourceReader,
-    Split,
     SplitPosition,
 )
 from arkflow_ray.components.api import BuildContext
 from arkflow_ray.components.inputs.counted_draws import Numbers
+from arkflow_ray.components.inputs.dealt_splits import DealtReader, DealtSplit
 from arkflow_ray.components.inputs.nexmark_config import NexmarkConfig
 from arkflow_ray.components.inputs.nexmark_rows import TABLES, Events
 
@@ -35,22 +33,7 @@ ROUNDS_A_BLOCK: Final = 20
 _NO_ROWS_SHOWN: Final = "date_time"
 
 
-@dataclass(slots=True)
-class _Part:
-    """One split. `rows`: so many it has in all, None for no end; `made`: so many are behind it."""
-
-    split: SplitId
-    number: int
-    rows: int | None
-    made: int = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing is left."""
-        return self.rows is not None and self.made >= self.rows
-
-
-class NexmarkReader:
+class NexmarkReader(DealtReader[DealtSplit]):
     """A position is `{"rows": so many of the split's, "of": fingerprint of the settings}`."""
 
     def __init__(
@@ -63,38 +46,12 @@ class NexmarkReader:
         looked_at = tuple(name for name in known if columns is None or name in columns)
         self._columns = looked_at or (_NO_ROWS_SHOWN,)
         self._block = ROUNDS_A_BLOCK * self._table.count
-        self._parts = [_Part(name, k, self._rows_of(k)) for k, name in enumerate(config.names)]
-
-    @property
-    def replay(self) -> ReplayKind:
-        """Any row can be made again."""
-        return ReplayKind.POSITION
-
-    @property
-    def commits(self) -> bool:
-        """There is nobody to tell."""
-        return False
-
-    def list_splits(self, restored: Seq[SplitPosition]) -> Seq[Split]:
-        """All of the configuration; a size is a number of rows."""
-        self._check(restored)
-        return tuple(Split(p.split, 1 if p.rows is None else p.rows) for p in self._parts)
-
-    def open(self, restored: Seq[SplitPosition], assigned: Seq[SplitId] | None = None) -> None:
-        """Continue behind the rows that were made. SourceError for a foreign position."""
-        known = self._check(restored)
-        if assigned is not None:
-            self._parts = [part for part in self._parts if part.split in assigned]
-        for part in self._parts:
-            part.made = known.get(part.split, 0)
-
-    def splits(self) -> Seq[SplitId]:
-        """Those that have a row left."""
-        return tuple(part.split for part in self._parts if not part.ended)
+        parts = [DealtSplit(name, k, self._rows_of(k)) for k, name in enumerate(config.names)]
+        super().__init__(parts)
 
     def read(self, now_ms: MonotonicMs) -> ReadResult:  # noqa: ARG002
         """The next rows of the split that is furthest behind, or the end."""
-        parts = [part for part in self._parts if not part.ended]
+        parts = self._open_parts()
         if not parts:
             return SourceEnded()
         part = min(parts, key=lambda part: (part.made, part.number))
@@ -108,16 +65,10 @@ class NexmarkReader:
             Events(self._config, numbers).batch(self._table, self._columns),
             {"rows": part.made, "of": self._config.fingerprint},
             Origin(part.split, offset=first),
-            split_ended=part.ended,
+            split_ended=self._ended(part),
         )
 
-    def commit(self, positions: Seq[SplitPosition]) -> None:
-        """Never called: `commits` is False."""
-
-    def close(self) -> None:
-        """Nothing to release."""
-
-    def _rows(self, part: _Part, first: int, count: int) -> Numbers:
+    def _rows(self, part: DealtSplit, first: int, count: int) -> Numbers:
         """Which rows of the table these rows of a split are."""
         blocks, within = np.divmod(np.arange(first, first + count, dtype=np.int64), self._block)
         return (blocks * self._config.splits + part.number) * self._block + within
@@ -130,6 +81,9 @@ class NexmarkReader:
         splits = self._config.splits
         own = len(range(number, whole, splits)) * self._block
         return own + (rest if whole % splits == number else 0)
+
+    def _ended(self, part: DealtSplit) -> bool:
+        return part.rows is not None and part.made >= part.rows
 
     def _check(self, restored: Seq[SplitPosition]) -> dict[SplitId, int]:
         """Rows made so far, by split."""

@@ -1,21 +1,20 @@
 """Configuration of input `nexmark`. Light: nothing here makes a row."""
 
 import json
-from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from arkflow_kernel.ids import SplitId
 from arkflow_kernel.limits import BATCH_ROWS_DEFAULT
 from arkflow_ray.components.api import ComponentConfig
+from arkflow_ray.components.inputs.dealt_splits import SplitCount, split_names
 from arkflow_ray.components.inputs.file_config import BatchRows
 
 EVENTS_MAX: Final = 10**12
 """Above this the numbers of events would leave what times are computed in."""
 
-SPLITS_MAX: Final = 1_024
 SEED_MAX: Final = 2**63 - 1
 INTER_EVENT_US_MAX: Final = 60_000_000
 OUT_OF_ORDERNESS_MS_MAX: Final = 86_400_000
@@ -70,19 +69,13 @@ class NexmarkConfig(ComponentConfig):
     hot_seller_ratio: Annotated[
         _Ratio, Field(description="All but one of so many auctions are by the hot seller.")
     ] = 4
-    splits: Annotated[
-        int,
-        Field(ge=1, le=SPLITS_MAX, description="Parts that subtasks share; most that can be busy."),
-    ] = 1
+    splits: SplitCount = 1
     batch_rows: BatchRows = BATCH_ROWS_DEFAULT
 
     @property
     def names(self) -> tuple[SplitId, ...]:
         """Its splits, by number. They are other ones with another number of them."""
-        base = f"nexmark-{self.kind}"
-        if self.splits == 1:
-            return (SplitId(base),)
-        return tuple(SplitId(f"{base}-{k}-of-{self.splits}") for k in range(self.splits))
+        return split_names(f"nexmark-{self.kind}", self.splits)
 
     @property
     def fingerprint(self) -> str:
@@ -92,19 +85,11 @@ class NexmarkConfig(ComponentConfig):
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def subtasks_max(config: Mapping[str, Any]) -> int | None:
-    """As many as there are splits."""
-    splits = config.get("splits", 1)
-    return splits if isinstance(splits, int) else None
-
-
 __all__ = [
     "EVENTS_MAX",
     "FIRST_EVENT_MS",
     "INTER_EVENT_US_MAX",
     "OUT_OF_ORDERNESS_MS_MAX",
     "SEED_MAX",
-    "SPLITS_MAX",
     "NexmarkConfig",
-    "subtasks_max",
 ]
