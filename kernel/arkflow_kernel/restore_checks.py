@@ -10,7 +10,7 @@ record for each one of the plan: there may be thousands (K8).
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -28,6 +28,7 @@ from arkflow_kernel.snapshot import (
     SplitTime,
     StateSnapshot,
 )
+from arkflow_kernel.timestamps import had_by_all
 
 STATE_FORMAT_VERSION: Final = 1
 """The newest format of a state's runs that this release reads (S9)."""
@@ -243,15 +244,15 @@ class _Checks:
         (K5), and what is said behind one must not be ahead of a split that is its own now.
         """
         if any(each.stateful for each in chain.operators):
-            return _lowest(snapshot.watermark for snapshot in before)
+            return had_by_all(snapshot.watermark for snapshot in before)
         known = (each.operator for each in chain.operators if each.operator in self._old_hosts)
-        return _lowest(self._watermarks[operator] for operator in known)
+        return had_by_all(self._watermarks[operator] for operator in known)
 
     @cached_property
     def _watermarks(self) -> dict[OperatorId, EventTimeMs | None]:
         """What all subtasks of each operator have had."""
         return {
-            operator: _lowest(self._snapshots[host.chain].watermark for host in hosts)
+            operator: had_by_all(self._snapshots[host.chain].watermark for host in hosts)
             for operator, hosts in self._old_hosts.items()
         }
 
@@ -361,13 +362,6 @@ def _read_twice(entry: CheckpointEntry, plan: JobPlan) -> str | None:
 def _source_of(chain: PlannedChain) -> OperatorId | None:
     """The source of a chain, if it has one."""
     return next((each.operator for each in chain.operators if each.role == "source"), None)
-
-
-def _lowest(watermarks: Iterable[EventTimeMs | None]) -> EventTimeMs | None:
-    """What all of these have had; None if one had nothing, or there are none."""
-    found = list(watermarks)
-    known = [watermark for watermark in found if watermark is not None]
-    return min(known) if known and len(known) == len(found) else None
 
 
 def _overlapping(hosts: tuple[PlannedChain, ...], first: int, last: int) -> Iterator[PlannedChain]:

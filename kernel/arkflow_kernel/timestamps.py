@@ -16,8 +16,9 @@ greatest int64, which many use for "none", does not carry a watermark to the end
 No column is copied unless its unit or width asks for it, and nothing passes through nanoseconds.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -174,11 +175,24 @@ def _refusal(kind: pa.DataType, field: str) -> str:
     return f"{told}; {needs}; {advice} that hold something else are bad"
 
 
+Mark = TypeVar("Mark", bound=int)
+
+
+def had_by_all(marks: Iterable[Mark | None]) -> Mark | None:
+    """The mark, such as a watermark, that all of several had had; None if one had none, or there
+    are none. What fires for the least of them fires twice rather than never.
+    """
+    found = list(marks)
+    known = [mark for mark in found if mark is not None]
+    return min(known) if known and len(known) == len(found) else None
+
+
 __all__ = [
     "DAY_MS",
     "TIME_LIMIT_MS",
     "TimeColumnError",
     "Times",
+    "had_by_all",
     "milliseconds",
     "operator_times",
     "overflow_text",

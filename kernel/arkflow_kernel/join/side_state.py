@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from arkflow_kernel.ids import EventTimeMs
 from arkflow_kernel.join.join_keys import JoinKeys
 from arkflow_kernel.join.join_runs import JoinRun, arranged
 from arkflow_kernel.join.side_format import (
@@ -25,6 +24,7 @@ from arkflow_kernel.plan import JoinPlan
 from arkflow_kernel.state.api import Sealed, StateAddress, StateJournal, StateLayout
 from arkflow_kernel.state.run_file import RUN_BYTES
 from arkflow_kernel.state.run_format import parsed_type
+from arkflow_kernel.timestamps import had_by_all
 from arkflow_kernel.window.kept_runs import FORMAT_VERSION, ROWS, RunPiece, run_of
 from arkflow_kernel.window.refusals import check_version, other_state
 from arkflow_kernel.window.row_batches import brought_to
@@ -137,7 +137,7 @@ class SideState(SideRows):
             self._check(layout)
             self._keys.restored(parsed_type(layout.key_types[0]))
         pieces = entries(runs)
-        watermark = _least(layouts)
+        watermark = had_by_all(each.watermark for each in layouts)
         low = low_of(watermark, self._join.hold_ms)
         marks = KnownMarks((piece for piece in pieces if piece.since is not None), low)
         rows = [marks.applied(piece) for piece in pieces if piece.since is None]
@@ -167,13 +167,6 @@ class SideState(SideRows):
         if layout.value_type != self.layout.value_type:
             what = f"'{layout.name}' has {layout.value_type}, and the job now has a join there"
             raise other_state(self.operator, what)
-
-
-def _least(layouts: Seq[StateLayout]) -> EventTimeMs | None:
-    """What all who kept the rows had had: a row had better leave twice than never."""
-    marks = [each.watermark for each in layouts]
-    known = [mark for mark in marks if mark is not None]
-    return min(known) if known and len(known) == len(marks) else None
 
 
 __all__ = ["SideState"]

@@ -11,7 +11,6 @@ these merge, or when most of a table is such.
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +22,7 @@ from arkflow_kernel.state.growing import Mask
 from arkflow_kernel.state.key_columns import state_error
 from arkflow_kernel.state.run_file import RUN_BYTES
 from arkflow_kernel.state.run_format import parsed_type
+from arkflow_kernel.timestamps import had_by_all
 from arkflow_kernel.window.aggregate_types import widened
 from arkflow_kernel.window.assign import Times
 from arkflow_kernel.window.keys import KeyForm, KeyLedger
@@ -35,8 +35,6 @@ from arkflow_kernel.window.rows_of_keys import rows_of_keys
 PIECE_ROWS = 1 << 16
 """Rows of one part of a firing, about."""
 
-
-_Int = TypeVar("_Int", bound=int)
 
 Dead = Callable[[Times, int], Mask]
 """Of panes and a watermark: which take no rows and fire no more. A pure function."""
@@ -375,8 +373,8 @@ class PaneRuns:
                 known = zip(self._values.types, values, strict=True)
                 self._values.types = [widened(*each) for each in known]
         # Subtasks have one watermark at a cut; if not, windows fire twice rather than never.
-        self._watermark = _least([layout.watermark for layout in layouts])
-        self._low = _least([layout.low for layout in layouts])
+        self._watermark = had_by_all(layout.watermark for layout in layouts)
+        self._low = had_by_all(layout.low for layout in layouts)
         alive = self._alive(self.layout)
         for run in runs:
             held = alive(PaneTable.of(self._format.read(run)[0])) if run.num_rows else None
@@ -390,11 +388,6 @@ def _all_in(panes: Times, known: Times) -> bool:
     if not len(known) or panes[0] < known[0] or panes[-1] > known[-1]:
         return False
     return bool((known[np.searchsorted(known, panes)] == panes).all())
-
-
-def _least(values: Seq[_Int | None]) -> _Int | None:
-    known = [value for value in values if value is not None]
-    return min(known) if len(known) == len(values) else None
 
 
 __all__ = ["PIECE_ROWS", "Dead", "PaneRuns"]
