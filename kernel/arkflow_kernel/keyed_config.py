@@ -9,7 +9,7 @@ from pydantic import Field
 
 from arkflow_kernel.buffer_compiler import ALL_ROWS_KEY
 from arkflow_kernel.job import Column, OperatorSpec, PositiveDurationMs, Spec
-from arkflow_kernel.window_config import AggregateConfig, Finding, aggregate_name
+from arkflow_kernel.window_config import AggregateConfig, Finding, aggregate_findings
 
 _AT_EDGES: Final = ("first", "last")
 
@@ -86,7 +86,8 @@ def keyed_findings(
     """
     yield from _keys(config, operator)
     if isinstance(config, ContinuousConfig):
-        yield from _aggregates(config, operator)
+        keys = dict.fromkeys(keys_of(config, operator), "that is a key")
+        yield from aggregate_findings(config.aggregates, keys)
         yield from _times(config)
         yield from _ttl(config, state_ttl_ms)
 
@@ -131,23 +132,6 @@ def keys_of(config: KeyedConfig, operator: OperatorSpec) -> list[str]:
         return list(config.key_fields)
     single = config.key_field or operator.key_field
     return [single] if single else []
-
-
-def _aggregates(config: ContinuousConfig, operator: OperatorSpec) -> Iterator[Finding]:
-    """Each aggregate has what it is of, and each column of a result a name of its own."""
-    taken = dict.fromkeys(keys_of(config, operator), "that is a key")
-    for i, aggregate in enumerate(config.aggregates):
-        path = f"config.aggregates[{i}]"
-        if aggregate.field is None and aggregate.function != "count":
-            text = f"`{aggregate.function}` needs a `field`"
-            yield Finding(f"{path}.field", f"{text}, the column that it is of")
-            continue
-        name = aggregate_name(aggregate)
-        if name in taken:
-            text = f"the result would have two columns '{name}': this one, and one {taken[name]}"
-            where = path if aggregate.as_ is None else f"{path}.as"
-            yield Finding(where, f"{text}; name it with `as:`")
-        taken.setdefault(name, f"of aggregates[{i}]")
 
 
 def _times(config: ContinuousConfig) -> Iterator[Finding]:

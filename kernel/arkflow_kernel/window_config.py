@@ -1,7 +1,7 @@
 """Configuration of a `window` operator (D.8, N2-N4): what parses, and what its fields must hold."""
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, Literal, NamedTuple
 
 from pydantic import Field
@@ -276,7 +276,17 @@ def _columns(config: WindowConfig) -> Iterator[Finding]:
                 text = f"key '{key}' is also a column {taken[key]}; rename it before"
                 yield Finding(f"config.{where}", f"{text}, for example in a `sql` operator")
             taken.setdefault(key, _A_KEY)
-    for i, aggregate in enumerate(config.aggregates or []):
+    yield from aggregate_findings(config.aggregates or [], taken)
+
+
+def aggregate_findings(
+    aggregates: Iterable[AggregateConfig], taken: dict[str, str]
+) -> Iterator[Finding]:
+    """Each aggregate has what it is of, and a column of its own beside those that are `taken`, by
+    name, with what each is.
+    """
+    taken = dict(taken)
+    for i, aggregate in enumerate(aggregates):
         path = f"config.aggregates[{i}]"
         if aggregate.field is None and aggregate.function != "count":
             text = f"`{aggregate.function}` needs a `field`"
@@ -309,6 +319,7 @@ __all__ = [
     "AggregateConfig",
     "Finding",
     "WindowConfig",
+    "aggregate_findings",
     "aggregate_name",
     "window_findings",
 ]

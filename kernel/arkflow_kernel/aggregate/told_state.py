@@ -1,5 +1,6 @@
 """A state of keys and values that says more of itself in snapshots than it knows (S9, S10)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
@@ -11,19 +12,19 @@ from arkflow_kernel.state.api import Sealed, StateLayout
 from arkflow_kernel.state.memory import MemoryState
 
 
-class ToldState:
+class ToldState(ABC):
     """An `api.RunState` whose runs are those of `state`; a subclass says what layouts tell."""
 
     def __init__(self, state: MemoryState) -> None:
         self.state = state
 
+    @abstractmethod
     def told(self, layout: StateLayout) -> StateLayout:
         """What snapshots say, given what the state says."""
-        raise NotImplementedError
 
+    @abstractmethod
     def meant(self, layout: StateLayout) -> StateLayout:
         """The inverse of `told`. Raises `RestoreError` for what is another state's."""
-        raise NotImplementedError
 
     @property
     def operator(self) -> OperatorId:
