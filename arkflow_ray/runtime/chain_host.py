@@ -21,10 +21,9 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from arkflow_kernel.chain_work import ChainWork, ComponentFactory
+from arkflow_kernel.chain_work import ChainWork, ComponentFactory, with_close_errors
 from arkflow_kernel.errors import ArkflowError, ChannelError, ComponentError, ProtocolError
 from arkflow_kernel.ids import ChainId, Generation, MonotonicMs
-from arkflow_kernel.inline import with_close_errors
 from arkflow_kernel.limits import STALL_TIMEOUT_MS, TEARDOWN_TIMEOUT_MS
 from arkflow_kernel.metrics import ChainUsage, Wait
 from arkflow_kernel.plan import ChainPlan

@@ -20,6 +20,7 @@ from arkflow_kernel.ids import ChainId, Generation
 from arkflow_kernel.limits import HEARTBEAT_TIMEOUT_MS, LEASE_MS
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.protocol import ChainOutcome, ChainReport, ControlState, OutcomeKind
+from arkflow_ray.runtime.arrivals import Arrivals
 from arkflow_ray.runtime.chain_actor import (
     CONCURRENCY_GROUPS,
     ActorIdentity,
@@ -35,7 +36,7 @@ from arkflow_ray.runtime.placement import PLACEMENT_TIMEOUT_S, Seat
 from arkflow_ray.runtime.ray_errors import first_line
 
 START_TIMEOUT_S: Final = 120.0
-"""How long a new process may take to come up: a node may start dozens of them at once."""
+"""How long a new process may take to come up, counted from the last one of its job that did."""
 
 ANSWER_TIMEOUT_S: Final = HEARTBEAT_TIMEOUT_MS / 1000
 """How long a process that is up may take for an answer that needs no work."""
@@ -61,10 +62,18 @@ class ChainProcess:
 
     `plan` is the chain that it hosts or was made for; a later generation may give it another one
     (K2). `seat` says where it goes: until there is a place, `actor` is None (P6). `coordinator` is
-    where this process is: the actor ends when it hears no more of it (D6).
+    where this process is: the actor ends when it hears no more of it (D6). `arrivals` are those of
+    all processes of the job.
     """
 
-    def __init__(self, plan: ChainPlan, number: int, seat: Seat, coordinator: ActorPlace) -> None:
+    def __init__(
+        self,
+        plan: ChainPlan,
+        number: int,
+        seat: Seat,
+        coordinator: ActorPlace,
+        arrivals: Arrivals,
+    ) -> None:
         self.plan = plan
         self.actor: Any = None
         self.identity: ActorIdentity | None = None
@@ -72,6 +81,7 @@ class ChainProcess:
         self._number = number
         self._seat = seat
         self._coordinator = coordinator
+        self._arrivals = arrivals
         self._why: ArkflowError | None = None
         self._killed = False
 
@@ -211,24 +221,28 @@ class ChainProcess:
     async def _started(self) -> ActorIdentity:
         """The first answer of a new process. `ResourceError` if it cannot be placed (P6)."""
         options = await self._seat.options()
-        if self._killed:
-            raise self._why or ActorLostError(f"chain '{self.chain}' was killed")
-        self.actor = _remote().options(**options).remote(self._number)
-        call = asyncio.ensure_future(self.actor.handshake.remote(self._coordinator))
-        await asyncio.wait([call], timeout=PLACEMENT_TIMEOUT_S)
-        lack = None if call.done() else await self._seat.lacking()
-        if lack is not None:
-            error = ResourceError(f"chain '{self.chain}' cannot be placed: {lack}")
-            await self.kill(error)
-            call.cancel()
-            raise error
-        late = f"no process for chain '{self.chain}' within {START_TIMEOUT_S:.0f} s"
-        identity: ActorIdentity = await self._answer(
-            call, START_TIMEOUT_S - PLACEMENT_TIMEOUT_S, f"{late}; see `ray status`"
-        )
-        return identity
+        async with self._arrivals.turn():
+            if self._killed:
+                raise self._why or ActorLostError(f"chain '{self.chain}' was killed")
+            self.actor = _remote().options(**options).remote(self._number)
+            call = asyncio.ensure_future(self.actor.handshake.remote(self._coordinator))
+            await asyncio.wait([call], timeout=PLACEMENT_TIMEOUT_S)
+            lack = None if call.done() else await self._seat.lacking()
+            if lack is not None:
+                error = ResourceError(f"chain '{self.chain}' cannot be placed: {lack}")
+                await self.kill(error)
+                call.cancel()
+                raise error
+            late = (
+                f"no process for chain '{self.chain}' within {START_TIMEOUT_S:.0f} s, in which no "
+                "other one of the job came up either; see `ray status`"
+            )
+            limit_s = START_TIMEOUT_S - PLACEMENT_TIMEOUT_S
+            answer = self._arrivals.first_answer(call, limit_s)
+            identity: ActorIdentity = await self._answer(answer, None, late)
+            return identity
 
-    async def _answer(self, call: Awaitable[T], timeout_s: float, late: str) -> T:
+    async def _answer(self, call: Awaitable[T], timeout_s: float | None, late: str) -> T:
         try:
             return await asyncio.wait_for(call, timeout_s)
         except TimeoutError:

@@ -53,6 +53,7 @@ from arkflow_kernel.protocol import (
     Tick,
 )
 from arkflow_kernel.snapshot import RestoreChoice
+from arkflow_ray.runtime.arrivals import Arrivals, starts_at_once
 from arkflow_ray.runtime.chain_actor import ActorPlace
 from arkflow_ray.runtime.chain_pool import ChainPool
 from arkflow_ray.runtime.chain_process import ChainProcess
@@ -61,7 +62,7 @@ from arkflow_ray.runtime.channels.addresses import Address
 from arkflow_ray.runtime.channels.handshake import SECRET_BYTES
 from arkflow_ray.runtime.clock import RunningClock
 from arkflow_ray.runtime.coordinator_log import CoordinatorLog
-from arkflow_ray.runtime.deployments import Deployments, own_handle
+from arkflow_ray.runtime.deployments import Deployments, nodes_alive, own_handle
 from arkflow_ray.runtime.job_settings import (
     FIRST,
     CoordinatorView,
@@ -119,6 +120,7 @@ class CoordinatorActor:
         self._pool = ChainPool(self._create)
         self._splits = SplitListing(graph.job)
         self._process_count = 0
+        self._arrivals = Arrivals()
         self._place: ActorPlace | None = None
         self._log = CoordinatorLog(self._open_log, self._clock, self._mailbox.post, self._failed)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -132,7 +134,10 @@ class CoordinatorActor:
         coordinator may write, whose end could not be confirmed (D6).
         """
         graph = self._graph
-        self._made_deployments = Deployments(graph.job, settings, own_handle(), graph.by_calls)
+        handle = own_handle()
+        self._made_deployments = Deployments(graph.job, settings, handle, graph.by_calls)
+        if handle is not None:
+            self._arrivals = Arrivals(starts_at_once(nodes_alive()))
         self._placement = open_placement(self._graph, settings)
         self._mailbox.attach()
         self._log.hold(hold_ms)
@@ -302,7 +307,7 @@ class CoordinatorActor:
     def _create(self, plan: ChainPlan) -> ChainProcess:
         self._process_count += 1
         seat = self._placement.seat(plan)
-        return ChainProcess(plan, self._process_count, seat, self._where())
+        return ChainProcess(plan, self._process_count, seat, self._where(), self._arrivals)
 
     @property
     def _deployments(self) -> Deployments:

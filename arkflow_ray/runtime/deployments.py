@@ -63,10 +63,15 @@ def own_handle() -> Any:
     return None if context.get_actor_id() is None else context.current_actor
 
 
+def nodes_alive() -> int:
+    """How many nodes there are now."""
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return len([node for node in nodes if node["Alive"]])
+
+
 def several_nodes() -> bool:
     """Whether chains may be on different nodes: then they listen on the network too (H1)."""
-    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-    return len([node for node in nodes if node["Alive"]]) > 1
+    return nodes_alive() > 1
 
 
-__all__ = ["Deployments", "own_handle", "several_nodes"]
+__all__ = ["Deployments", "nodes_alive", "own_handle", "several_nodes"]

@@ -40,6 +40,7 @@ from arkflow_kernel.ports import (
 from arkflow_kernel.protocol import (
     AdvanceItem,
     ChainEvent,
+    ChainOutcome,
     CommitPermit,
     CommitSource,
     FinishItem,
@@ -47,6 +48,7 @@ from arkflow_kernel.protocol import (
     ItemDone,
     LaneSlice,
     NextSlice,
+    OutcomeKind,
     PublishFailed,
     PublishTokens,
     ReadSource,
@@ -349,6 +351,19 @@ def _gate(plan: ChainPlan) -> EventTimeGate | None:
     return EventTimeGate(source.time, source.operator, late_route=plan.late_output is not None)
 
 
+def with_close_errors(outcome: ChainOutcome, errors: list[Exception]) -> ChainOutcome:
+    """An outcome that does not hide that closing failed: a good end becomes a failed one."""
+    if not errors:
+        return outcome
+    if outcome.error is not None:
+        for error in errors:
+            outcome.error.add_note(f"and while closing: {error}")
+        return outcome
+    first = errors[0]
+    error = first if isinstance(first, ArkflowError) else ComponentError(f"cannot close: {first}")
+    return ChainOutcome(OutcomeKind.FAILED, error, outcome.frontier)
+
+
 class _Failing:
     """Turns whatever a component raises into the typed error of its kind, naming it."""
 
@@ -380,4 +395,4 @@ def _opening(
     return guarded
 
 
-__all__ = ["ChainWork", "ComponentFactory", "LaneKey", "LaneName", "lane_of"]
+__all__ = ["ChainWork", "ComponentFactory", "LaneKey", "LaneName", "lane_of", "with_close_errors"]

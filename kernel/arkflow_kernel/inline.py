@@ -10,10 +10,10 @@ as anywhere (H10). Nothing overlaps here: speed is the Ray driver's business.
 from collections import deque
 from collections.abc import Callable
 
-from arkflow_kernel.chain_work import ChainWork, ComponentFactory
+from arkflow_kernel.chain_work import ChainWork, ComponentFactory, with_close_errors
 from arkflow_kernel.checkpoint_ports import JobStore
 from arkflow_kernel.coordinator import JobCoordinator
-from arkflow_kernel.errors import ActorLostError, ArkflowError, ComponentError
+from arkflow_kernel.errors import ActorLostError, ArkflowError
 from arkflow_kernel.ids import ChainId, ChannelId, MonotonicMs
 from arkflow_kernel.inline_chain import InlineChain
 from arkflow_kernel.job_runner_adapter import JobRunner
@@ -294,19 +294,6 @@ class InlineJob(KernelHandle):
             self._observer(machine, event, commands)
 
 
-def with_close_errors(outcome: ChainOutcome, errors: list[Exception]) -> ChainOutcome:
-    """An outcome that does not hide that closing failed: a good end becomes a failed one."""
-    if not errors:
-        return outcome
-    if outcome.error is not None:
-        for error in errors:
-            outcome.error.add_note(f"and while closing: {error}")
-        return outcome
-    first = errors[0]
-    error = first if isinstance(first, ArkflowError) else ComponentError(f"cannot close: {first}")
-    return ChainOutcome(OutcomeKind.FAILED, error, outcome.frontier)
-
-
 class InlineRunner(JobRunner):
     """Runs jobs in the calling thread; a `JobRunner`."""
 
@@ -341,5 +328,4 @@ __all__ = [
     "InlineRunner",
     "Observer",
     "call_directly",
-    "with_close_errors",
 ]

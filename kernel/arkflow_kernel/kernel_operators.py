@@ -1,14 +1,13 @@
-"""Operators that the kernel runs itself: windows, and others that keep something per key."""
+"""Operators that the kernel runs itself: windows, and others that keep something per key.
 
-from arkflow_kernel.aggregate.continuous import continuous_aggregate
-from arkflow_kernel.aggregate.deduplicate import deduplicate
-from arkflow_kernel.aggregate.top_n import top_n
-from arkflow_kernel.join.join_operator import join_operator
-from arkflow_kernel.plan import ContinuousPlan, DeduplicatePlan, OperatorPlan, TopNPlan
+Each is imported where a plan asks for it: the process of a chain starts with what its operators
+need, and joins, windows and aggregates are a third of what the kernel's modules cost to load.
+"""
+
+from arkflow_kernel.plan import ContinuousPlan, DeduplicatePlan, KeyedPlan, OperatorPlan
 from arkflow_kernel.ports import Operator
 from arkflow_kernel.state_journal import CommitOnAck
 from arkflow_kernel.state_snapshots import ChainStates
-from arkflow_kernel.window.building import window_operator
 
 
 def kernel_operator(
@@ -20,16 +19,30 @@ def kernel_operator(
     a `ports.TimedOperator`.
     """
     if plan.join is not None:
+        from arkflow_kernel.join.join_operator import join_operator
+
         return join_operator(plan, journal, states)
     if plan.window is not None:
+        from arkflow_kernel.window.building import window_operator
+
         return window_operator(plan, journal, states)
-    if isinstance(plan.keyed, ContinuousPlan):
+    return None if plan.keyed is None else _keyed(plan.keyed, plan, journal, states)
+
+
+def _keyed(
+    keyed: KeyedPlan, plan: OperatorPlan, journal: CommitOnAck, states: ChainStates | None
+) -> Operator:
+    if isinstance(keyed, ContinuousPlan):
+        from arkflow_kernel.aggregate.continuous import continuous_aggregate
+
         return continuous_aggregate(plan, journal, states)
-    if isinstance(plan.keyed, DeduplicatePlan):
+    if isinstance(keyed, DeduplicatePlan):
+        from arkflow_kernel.aggregate.deduplicate import deduplicate
+
         return deduplicate(plan, journal, states)
-    if isinstance(plan.keyed, TopNPlan):
-        return top_n(plan, journal, states)
-    return None
+    from arkflow_kernel.aggregate.top_n import top_n
+
+    return top_n(plan, journal, states)
 
 
 __all__ = ["kernel_operator"]

@@ -23,7 +23,6 @@ from arkflow_kernel.limits import MIB, ROW_BYTES_MAX, SLICE_BYTES_MAX
 from arkflow_kernel.pieces import cut, size_of
 from arkflow_kernel.plan import ChainPlan, EdgeKind, OutletPlan
 from arkflow_kernel.protocol import Piece
-from arkflow_kernel.wiring import SIDE_KINDS
 
 _ROW_SENT_MAX: Final = ROW_BYTES_MAX - MIB
 """A frame needs room for its header and Arrow's description of the batch beside the row (E3)."""
@@ -42,7 +41,7 @@ class ChainOutlets:
         last = plan.operators[-1].operator if plan.operators else None
         operator = last or (plan.source.operator if plan.source is not None else plan.chain)
         self._routers = {outlet.output: OutletRouter(outlet, operator) for outlet in plan.outlets}
-        self._judged = {each.output for each in plan.outlets if each.kind not in SIDE_KINDS}
+        self._judged = {each.output for each in plan.outlets if not each.kind.is_side}
 
     def pieces(self, output: OutputId, batch: pa.RecordBatch) -> list[Piece]:
         """What leaves when a batch goes to a sink or to an edge. Raises `ProcessingError`."""

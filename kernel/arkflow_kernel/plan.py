@@ -63,6 +63,11 @@ class EdgeKind(Enum):
     ERROR = "error"
     LATE = "late"
 
+    @property
+    def is_side(self) -> bool:
+        """It carries what leaves the main path; all of one kind in a chain share an outlet."""
+        return self in (EdgeKind.ERROR, EdgeKind.LATE)
+
 
 @dataclass(frozen=True, slots=True)
 class Subtask:

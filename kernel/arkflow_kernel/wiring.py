@@ -7,7 +7,6 @@ channel from each sending to each receiving subtask. An edge inside a chain beco
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from arkflow_kernel.ids import ChainId, ChannelId, OutputId
 from arkflow_kernel.job import ChannelSpec
@@ -20,11 +19,6 @@ from arkflow_kernel.limits import (
 from arkflow_kernel.operator_calls import batching
 from arkflow_kernel.plan import ChannelPlan, EdgeKind, EdgePlan, OutletPlan
 from arkflow_kernel.topology import Topology
-
-SIDE_KINDS: Final = frozenset({EdgeKind.ERROR, EdgeKind.LATE})
-"""Edges that carry what leaves the main path; all of one kind in a chain share an outlet."""
-
-_ONE_TO_ONE: Final = SIDE_KINDS | {EdgeKind.FORWARD}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ def carrying(chain_of: dict[str, str], edges: Iterable[EdgePlan]) -> list[EdgePl
     for edge in edges:
         if edge.fused:
             continue
-        own = (edge.edge,) if edge.kind not in SIDE_KINDS else ()
+        own = (edge.edge,) if not edge.kind.is_side else ()
         found.setdefault((chain_of[edge.source], edge.target, edge.kind.value, *own), edge)
     return list(found.values())
 
@@ -90,7 +84,7 @@ def channel_pairs(kind: EdgeKind, above: int, below: int) -> list[tuple[int, int
 
     Raises `ValueError` for numbers of subtasks that such an edge cannot join.
     """
-    if below == 1 or kind not in _ONE_TO_ONE:
+    if below == 1 or not (kind.is_side or kind is EdgeKind.FORWARD):
         return [(start, end) for start in range(above) for end in range(below)]
     if above != below:
         raise ValueError(f"a {kind.value} edge cannot join {above} subtasks to {below}")
@@ -133,7 +127,6 @@ def _capacity(channel: ChannelSpec | None) -> int:
 
 
 __all__ = [
-    "SIDE_KINDS",
     "Wiring",
     "capacity_bytes",
     "carrying",

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from arkflow_kernel.chain_work import with_close_errors
 from arkflow_kernel.errors import ComponentError, SinkError, SourceError
 from arkflow_kernel.ids import RequestToken
-from arkflow_kernel.inline import InlineJob, InlineRunner, with_close_errors
+from arkflow_kernel.inline import InlineJob, InlineRunner
 from arkflow_kernel.job_runner_adapter import JobRunner
 from arkflow_kernel.kernel_handle import KernelHandle
 from arkflow_kernel.plan import ExecutionGraph, RestartPlan

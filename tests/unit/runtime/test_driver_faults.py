@@ -40,6 +40,7 @@ from arkflow_kernel.protocol import ChainReport
 from arkflow_kernel.snapshot import RestoreChoice
 from arkflow_ray.config.project import CheckedJob
 from arkflow_ray.runtime import chain_process, coordinator_actor, printers, ray_job, ray_session
+from arkflow_ray.runtime.arrivals import Arrivals
 from arkflow_ray.runtime.chain_actor import ActorPlace
 from arkflow_ray.runtime.chain_process import ChainProcess
 from arkflow_ray.runtime.coordinator_actor import CoordinatorActor
@@ -211,7 +212,7 @@ def test_an_actor_that_does_not_answer_while_it_is_deployed_is_killed(
     monkeypatch.setattr(chain_process, "START_TIMEOUT_S", 0.02)
 
     async def deploy() -> None:
-        process = ChainProcess(PLAN, 1, Anywhere(), HERE)
+        process = ChainProcess(PLAN, 1, Anywhere(), HERE, Arrivals())
         process.actor = actor
         calls: dict[str, Any] = {
             "handshake": process.handshake,
@@ -272,7 +273,7 @@ def test_a_killed_process_that_does_not_go_is_told_and_its_lease_waited_out(
 
     monkeypatch.setattr(ray, "kill", lambda *_, **__: None)
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    process = ChainProcess(PLAN, 1, Anywhere(), HERE)
+    process = ChainProcess(PLAN, 1, Anywhere(), HERE, Arrivals())
     immortal: Any = SimpleNamespace(node_id=HERE.node_id, process=SimpleNamespace(pid=7, end=stays))
     process.identity = immortal
     with caplog.at_level("WARNING", "arkflow_ray.chains"):
