@@ -45,7 +45,7 @@ def list_jobs(where: Where = HERE, *, as_json: bool) -> int:
     for each in silent:
         say(str(each["error"]))
     if not found:
-        print(f"no job {jobs.place}")
+        print(f"no job {'that answers ' if silent else ''}{jobs.place}")
         return ExitCode.DONE
     width = max(len(told["job"]) for told in found)
     for told in found:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from arkflow_kernel.errors import ConfigError, Issue
 from arkflow_kernel.snapshot import NEWEST, RestoreChoice
 from arkflow_ray.cluster.connection import Connection
 from arkflow_ray.cluster.submission import Submission, SubmittersEnvironment
@@ -70,11 +71,24 @@ def submit_all(
 ) -> None:
     """Start jobs, one after another; `on_started` hears what each runner says of itself.
 
-    Raises what `ClusterJobs.submit` raises; the jobs before that one run.
+    Raises what `ClusterJobs.submit` raises; the jobs before that one run. Raises `ConfigError`
+    before the first if code that the profile names is not here.
     """
+    _check_code((target.profile or Profile()).runtime_env)
     with Connection(target, on_progress, submits=True) as cluster:
         for submission in given:
             on_started(cluster.submit(submission, on_progress=on_progress))
+
+
+def _check_code(runtime_env: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for code that is not here: Ray's error would be one of the connection."""
+    named = [("working_dir", runtime_env.get("working_dir"))]
+    modules = runtime_env.get("py_modules")
+    named += [("py_modules", each) for each in (modules if isinstance(modules, list) else [])]
+    for key, place in named:
+        if isinstance(place, str) and "://" not in place and not Path(place).exists():
+            text = f"'{place}' is not on this machine (seen from {os.getcwd()})"
+            raise ConfigError([Issue(f"runtime_env.{key}", text)])
 
 
 def suspicious_variables(profile: Profile, secrets: Sequence[str]) -> list[str]:

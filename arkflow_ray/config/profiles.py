@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from arkflow_kernel.errors import ConfigError, Issue
 from arkflow_ray.components.config_path import render_path
-from arkflow_ray.components.model_issues import FindingKind
+from arkflow_ray.components.model_issues import FindingKind, did_you_mean
 from arkflow_ray.config.issues import LoadError, LocatedIssue
 from arkflow_ray.config.repair import parse_entry
 from arkflow_ray.config.tree import locate, plain, read_tree
@@ -22,6 +22,13 @@ FILE_VARIABLE: Final = "ARKFLOW_RAY_CLUSTERS"
 DEFAULT_NAMESPACE: Final = "arkflow"
 _FOLDER: Final = "~/.config/arkflow-ray"
 _NAMES: Final = ("clusters.yaml", "clusters.yml", "clusters.toml", "clusters.json")
+
+
+RUNTIME_ENV_KEYS: Final = (
+    "working_dir", "py_modules", "pip", "uv", "conda", "env_vars", "excludes", "config",
+    "py_executable", "image_uri", "container", "worker_process_setup_hook", "java_jars",
+)  # fmt: skip
+"""What Ray knows in a `runtime_env`. It would ignore any other key without a word."""
 
 
 class _Part(BaseModel):
@@ -58,6 +65,14 @@ class Profile(_Part):
     resources: dict[str, Any] | None = None
     transport: Literal["auto", "ray"] | None = None
     auth: AuthProfile = AuthProfile()
+
+    @field_validator("runtime_env")
+    @classmethod
+    def _known_keys(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for key in given:
+            if key not in RUNTIME_ENV_KEYS:
+                raise ValueError(f"unknown key '{key}'{did_you_mean(key, RUNTIME_ENV_KEYS)}")
+        return given
 
     def defaults(self) -> dict[str, dict[str, Any]]:
         """What jobs get that do not say it themselves, by `streams` and `jobs`."""
@@ -115,6 +130,7 @@ def load_profile(name: str, environment: Mapping[str, str] = os.environ) -> Prof
 __all__ = [
     "DEFAULT_NAMESPACE",
     "FILE_VARIABLE",
+    "RUNTIME_ENV_KEYS",
     "AuthProfile",
     "Profile",
     "load_profile",

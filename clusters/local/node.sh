@@ -15,4 +15,4 @@ if [ -z "${RAY_AUTH_TOKEN:-}" ] && [ ! -s "${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/aut
 fi
 
 exec ray start --block --disable-usage-stats \
-  --node-ip-address "${NODE_IP:-127.0.0.1}" --address "${HEAD:-127.0.0.1:6379}" "$@"
+  --node-ip-address "${NODE_IP:-127.0.0.2}" --address "${HEAD:-127.0.0.2:6379}" "$@"

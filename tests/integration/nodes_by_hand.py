@@ -20,7 +20,10 @@ STORE: Final = ("--object-store-memory", str(100 * 1024 * 1024))
 
 @dataclass
 class ByHand:
-    """The user's home, which has the token, and what was started by hand."""
+    """The user's home, which has the token, and what was started by hand.
+
+    `head_ip`: the address of the head, also where that is the one that its script takes itself.
+    """
 
     head_ip: str
     port: int
@@ -38,10 +41,10 @@ class ByHand:
         programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return {**kept, "PATH": programs, "HOME": str(self.home), **more}
 
-    def head(self, *arguments: str, prefix: tuple[str, ...] = ()) -> None:
-        """Start the head; `prefix` is a command that runs another."""
+    def head(self, *arguments: str, prefix: tuple[str, ...] = (), by_default: bool = False) -> None:
+        """Start the head, at its script's own address `by_default`; `prefix` runs a command."""
         own = ("--temp-dir", str(self.home / "ray"))
-        variables = {"NODE_IP": self.head_ip, "PORT": str(self.port)}
+        variables = {"PORT": str(self.port)} | ({} if by_default else {"NODE_IP": self.head_ip})
         self._start((*prefix, str(SCRIPTS / "head.sh"), *own, *arguments), variables)
 
     def node(self, ip: str, *arguments: str, prefix: tuple[str, ...] = ()) -> None:

@@ -54,7 +54,7 @@ def by_hand() -> Iterator[ByHand]:
     """A head and a node, in the way of clusters/local/README.md."""
     found = ByHand(ADDRESS, free_port(ADDRESS))
     try:
-        found.head()
+        found.head(by_default=True)
         found.node(ADDRESS)
         yield found
     finally:

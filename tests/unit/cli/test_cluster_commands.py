@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arkflow_ray.cli.places import Where
+from arkflow_ray.cli.places import DoorJobs, Where
 
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import Cli
@@ -90,3 +90,27 @@ def test_hints_repeat_how_the_cluster_was_named() -> None:
     assert Where().options == ""
     assert Where(address="head:6379").options == " --address head:6379"
     assert Where(cluster="prod").options == " --cluster prod"
+
+
+@pytest.mark.parametrize(
+    "code", ["working_dir: not-there", "py_modules: ['s3://bucket/x.zip', not-there]"]
+)
+def test_code_that_is_not_here_is_bad_usage_before_anything_is_asked(
+    cli: "Cli", good_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    path = tmp_path / "clusters.yaml"
+    path.write_text(f"clusters: {{prod: {{address: '{NOWHERE}', runtime_env: {{{code}}}}}}}\n")
+    monkeypatch.setenv("ARKFLOW_RAY_CLUSTERS", str(path))
+    ran = cli("submit", good_file, "--cluster", "prod")
+    assert (ran.code, ran.out) == (2, "")
+    assert "'not-there' is not on this machine (seen from " in ran.err
+
+
+def test_jobs_that_do_not_answer_are_not_called_absent(
+    cli: "Cli", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = [{"job": "shop", "error": "job 'shop': it said nothing for 10 s"}]
+    monkeypatch.setattr(DoorJobs, "list", lambda _: ([], silent))
+    ran = cli("jobs")
+    assert ran.err == "job 'shop': it said nothing for 10 s\n"
+    assert ran.out == "no job that answers runs on this machine as this user\n"

@@ -3,10 +3,17 @@
 from pathlib import Path
 
 import pytest
+from ray.runtime_env import RuntimeEnv
 
 from arkflow_kernel.errors import ConfigError
 from arkflow_ray.config.issues import LoadError
-from arkflow_ray.config.profiles import Profile, load_profile, load_profiles, profiles_file
+from arkflow_ray.config.profiles import (
+    RUNTIME_ENV_KEYS,
+    Profile,
+    load_profile,
+    load_profiles,
+    profiles_file,
+)
 from arkflow_ray.config.project import check_file
 
 TWO = """\
@@ -72,6 +79,10 @@ def test_an_unknown_cluster_is_told_with_those_that_there_are(file: Path) -> Non
         ("clusters:\n  prod:\n    address: 7\n", ":3:14: clusters.prod.address: "),
         ("clusters:\n  prod:\n    auth: {mode: password}\n", ":3:18: clusters.prod.auth.mode: "),
         ("clusters:\n  prod:\n    auth: {token: abc}\n", ":3:12: clusters.prod.auth.token: unkn"),
+        (
+            "clusters:\n  prod:\n    runtime_env: {workingdir: x}\n",
+            ":3:18: clusters.prod.runtime_env: unknown key 'workingdir'; did you mean 'working_",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_place(tmp_path: Path, text: str, told: str) -> None:
@@ -80,6 +91,13 @@ def test_a_mistake_is_told_with_its_place(tmp_path: Path, text: str, told: str) 
     with pytest.raises(LoadError) as caught:
         load_profiles(path)
     assert str(caught.value).startswith(f"{path}{told}"), str(caught.value)
+
+
+def test_the_keys_of_a_runtime_env_are_those_of_ray() -> None:
+    """Names with an underscore are Ray's own business."""
+    assert set(RUNTIME_ENV_KEYS) == {
+        key for key in RuntimeEnv.known_fields if not key.startswith("_")
+    }
 
 
 def test_jobs_get_what_they_do_not_say_themselves(file: Path, tmp_path: Path) -> None:
