@@ -36,7 +36,7 @@ def with_parallelism(job: JobSpec, changes: Mapping[str, int]) -> JobSpec:
 def parallelism_issues(job: JobSpec, changes: Mapping[str, int]) -> list[Issue]:
     """What is wrong with what is asked for: names, numbers, and neighbours that go together."""
     found = list(_values(job, changes))
-    return found or list(_links(Topology(with_parallelism(job, changes))))
+    return found or list(_links(Topology(with_parallelism(job, changes)), changes))
 
 
 def chain_changes(before: JobSpec, after: JobSpec) -> list[str]:
@@ -89,16 +89,20 @@ def _named(job: JobSpec) -> str:
     return ", ".join(names[:OPERATORS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def _links(topology: Topology) -> Iterator[Issue]:
-    """Links from subtask to subtask whose ends would have different numbers of them (G2)."""
+def _links(topology: Topology, changes: Mapping[str, int]) -> Iterator[Issue]:
+    """Links from subtask to subtask whose ends would have different numbers of them (G2).
+
+    The advice has the number that is asked for, not the one that the other end has now.
+    """
     for start, end, what, advice in _one_to_one(topology):
         above, below = topology.parallelism(start), topology.parallelism(end)
         if below in (1, above):
             continue
+        wanted = above if start in changes and end not in changes else below
         one_of = "1" if above == 1 else f"1 or {above}"
         text = (
             f"{what} leads from each subtask of '{start}' ({above}) to one of '{end}', which can "
-            f"have {one_of}, not {below}: change both, as in `{start}={below} {end}={below}`"
+            f"have {one_of}, not {below}: change both, as in `{start}={wanted} {end}={wanted}`"
         )
         yield Issue("", f"{text}{advice}")
 

@@ -135,6 +135,8 @@ def test_neighbours_that_go_subtask_to_subtask_are_changed_together(shop: JobSpe
         "`type: rebalance` or `partitioned: true`"
     )
     assert "which can have 1 or 2, not 3" in refusal(shop, {"printed": 3})
+    grown = refusal(with_parallelism(shop, {"large": 2, "rejected": 2}), {"large": 4})
+    assert "1 or 4, not 2: change both, as in `large=4 rejected=4`" in grown
     error_edge = refusal(with_parallelism(shop, {"large": 2}), {"rejected": 3})
     assert (
         "error edge 'd' leads from each subtask of 'large' (2) to one of 'rejected'" in error_edge
