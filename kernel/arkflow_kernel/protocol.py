@@ -222,7 +222,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LaneSlice:
-    """Results of a lane item: at most 8,192 rows and 8 MiB, in order per output (T1c)."""
+    """Results of a lane item: at most 32,768 rows and 8 MiB, in order per output (T1c)."""
 
     pieces: tuple[Piece, ...] = ()
 

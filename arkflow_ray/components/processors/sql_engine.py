@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from arkflow_kernel.errors import ComponentError, ResourceError
-from arkflow_kernel.limits import MIB, SLICE_ROWS_MAX
+from arkflow_kernel.limits import BATCH_ROWS_DEFAULT, MIB
 from arkflow_ray.components.processors.sql_json import JSON_FUNCTIONS
 from arkflow_ray.components.processors.sql_source import BatchSlot, SlotDataset
 from arkflow_ray.components.processors.sql_text import TokenKind, tokens
@@ -180,7 +180,9 @@ class SqlEngine:
 def new_session() -> datafusion.SessionContext:
     """A session with our settings and functions, and no table."""
     config = (
-        datafusion.SessionConfig(_CONFIG).with_target_partitions(1).with_batch_size(SLICE_ROWS_MAX)
+        datafusion.SessionConfig(_CONFIG)
+        .with_target_partitions(1)
+        .with_batch_size(BATCH_ROWS_DEFAULT)
     )
     runtime = datafusion.RuntimeEnvBuilder().with_disk_manager_os().with_fair_spill_pool(MEMORY_MAX)
     session = datafusion.SessionContext(config, runtime)

@@ -109,7 +109,7 @@ class MemoryState:
         return Found(self._table.values.read(slots[keys.codes], present), present)
 
     def entries(self) -> Iterator[StateEntries]:
-        """All entries that are held, spilled ones too, by key group, in pieces of at most 8,192."""
+        """All entries that are held, spilled ones too, by key group, in pieces of one slice."""
         table = self._table
         rows = table.rows(np.flatnonzero(table.live.items), self.types)
         below = None if self._spilled is None else self._spilled.rows()

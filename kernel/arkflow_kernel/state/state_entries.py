@@ -14,7 +14,7 @@ from arkflow_kernel.state.run_rows import RunRows
 def in_pieces(
     rows: RunRows, types: tuple[pa.DataType, ...], value_type: pa.DataType
 ) -> Iterator[StateEntries]:
-    """Live entries by key group, at most 8,192 in one piece.
+    """Live entries by key group, at most `SLICE_ROWS_MAX` in one piece.
 
     Integers that a column of Float64 cannot hold come in pieces of their own, as integers.
     """

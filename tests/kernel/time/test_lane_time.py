@@ -54,7 +54,7 @@ def test_an_operator_that_is_not_timed_hears_nothing_of_time_but_the_end() -> No
 
 def test_slices_of_a_firing_have_at_most_their_rows_and_no_more_is_made_than_they_need() -> None:
     told: list[str] = []
-    each, pieces = 3_000, 40
+    each, pieces = SLICE_ROWS_MAX // 3, 40
     lane = Lane(Windowed("w", told, *_fires(*[each] * pieces)))
     answer, left = lane.lane.run(ADVANCE), 0
     while True:
@@ -83,8 +83,9 @@ def test_slices_of_wide_results_have_at_most_their_bytes() -> None:
 def test_what_a_firing_counts_is_told_once_and_no_row_is_lost(item: LaneItem, why: str) -> None:
     told: list[str] = []
     behind = ScriptedOperator(rejects=lambda _s, n: n % 4 == 3, drops=lambda _s, n: n % 4 == 2)
-    rows = 5 * 4_000
-    lane = Lane(Windowed("w", told, *_fires(*[4_000] * 5)), behind)
+    each = SLICE_ROWS_MAX // 2
+    rows = 5 * each
+    lane = Lane(Windowed("w", told, *_fires(*[each] * 5)), behind)
     found = lane.rows(item)
     assert told.count(f"w {why}") == 5
     assert len(lane.answers) > 1

@@ -14,6 +14,7 @@ import pytest
 from arkflow_kernel.bad_rows import bad_row_batch
 from arkflow_kernel.errors import SinkError
 from arkflow_kernel.ids import MonotonicMs, Sequence
+from arkflow_kernel.limits import SLICE_ROWS_MAX
 from arkflow_kernel.ports import SinkWriter, WriteReceipt
 from arkflow_ray.components.codecs.json_encode import encode_lines
 from arkflow_ray.components.outputs import part_formats
@@ -332,10 +333,11 @@ def test_a_huge_batch_is_written_in_pieces(
 
     monkeypatch.setattr(part_formats, "encode_lines", encode)
     sink = open_sink(tmp_path)
-    write(sink, 1, batch(0, 20_000))
+    write(sink, 1, batch(0, 2 * SLICE_ROWS_MAX + 1))
     flush(sink)
-    assert max(sizes) <= 8_192
-    assert [row["n"] for row in rows(tmp_path)] == list(range(20_000))
+    assert len(sizes) == 3
+    assert max(sizes) <= SLICE_ROWS_MAX
+    assert [row["n"] for row in rows(tmp_path)] == list(range(2 * SLICE_ROWS_MAX + 1))
 
 
 def test_parts_are_synced_before_they_are_confirmed(

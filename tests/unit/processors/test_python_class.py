@@ -151,7 +151,7 @@ def test_a_close_that_raises_is_told_and_gives_stdout_back(
         ({"function": "f", "class": "C"}, "class", "give one of them"),
         ({"function": "f", "init": {"a": 1}}, "init", "a function has none"),
         ({"class": "C", "max_batch_rows": 0}, "max_batch_rows", "must be at least 1"),
-        ({"class": "C", "max_batch_rows": 8193}, "max_batch_rows", "must be at most 8192"),
+        ({"class": "C", "max_batch_rows": 32_769}, "max_batch_rows", "must be at most 32768"),
         ({"class": "C", "max_wait_ms": 60_001}, "max_wait_ms", "must be at most 60000"),
         ({"class": "C", "concurrency": 257}, "concurrency", "must be at most 256"),
         ({"class": "C", "init": [1]}, "init", "expected a mapping, got a list"),
