@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arkflow_kernel.durations import DURATION_NS_MAX, (
+from arkflow_kernel.durations import (
+    DURATION_NS_MAX,
     GRAMMAR,
     parse_duration_ms,
     parse_duration_ns,
