@@ -7,14 +7,13 @@ the loop acts, because a handler may interrupt code that holds the very lock it 
 
 import _thread
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, Final
 
-from arkflow_kernel.errors import ArkflowError, ClusterError, ComponentError
+from arkflow_kernel.errors import ArkflowError, ComponentError
 from arkflow_kernel.ids import WallMs
 from arkflow_kernel.protocol import JobOutcome, JobState, JobStatus, OutcomeKind
 from arkflow_ray.door.server import open_doors
@@ -29,9 +28,6 @@ from arkflow_ray.runtime.running import RunningJob, RunningJobs
 
 POLL_S: Final = 0.2
 """Between two looks at signals and figures."""
-
-CONNECT_TIMEOUT_S: Final = 10.0
-"""For one connection to a cluster's head: more than any network needs that could run jobs."""
 
 STOPPING_NOTE: Final = "stopping in order; press Ctrl-C again to cancel at once"
 STARTING_NOTE: Final = "ending as soon as Ray has started; press Ctrl-C again to leave at once"
@@ -242,25 +238,6 @@ class AttachedRun:
         return self._ended_s[running.job] - self._started_s
 
 
-def check_address(address: str | None) -> None:
-    """Whether something listens at a `host:port`. Ray itself tries for minutes before it tells.
-
-    Raises `ClusterError`. Words such as `auto` are Ray's to resolve.
-    """
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S):
-            return
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ClusterError(
-            f"cannot reach Ray at '{address}': {reason}; is it running, and does it listen there? "
-            "`ray status` on the head node tells"
-        ) from error
-
-
 def first_failure(results: Sequence[JobResult]) -> ArkflowError | None:
     """The error to raise for these results: the first job's, with a note of every other one's."""
     failed = [result for result in results if result.failed]
@@ -284,7 +261,6 @@ __all__ = [
     "AttachedRun",
     "GivenUp",
     "StopSignals",
-    "check_address",
     "first_failure",
     "run_attached",
 ]

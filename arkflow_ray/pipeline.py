@@ -111,11 +111,12 @@ class Pipeline:
         `ClusterError` or `ResourceError` if there is no Ray to be had, and the error of a job
         that failed (of several: the first one's, with a note of the others).
         """
-        from arkflow_ray.attached import StopSignals, check_address, first_failure, run_attached
+        from arkflow_ray.attached import StopSignals, first_failure, run_attached
         from arkflow_ray.observability.display import LogDisplay
         from arkflow_ray.observability.rows import StdoutRows
         from arkflow_ray.restore_choice import StartOptions, check_jobs, restore_choice
         from arkflow_ray.runtime.launch import RunSettings, launch
+        from arkflow_ray.runtime.ray_address import check_address
 
         start = StartOptions(
             from_savepoint, from_checkpoint, from_scratch, accept_duplicates, allow_dropped_state

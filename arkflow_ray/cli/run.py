@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NoReturn
 
 from arkflow_kernel.errors import ArkflowError, ClusterError, ConfigError
 from arkflow_kernel.protocol import OutcomeKind
-from arkflow_ray.attached import GivenUp, StopSignals, check_address, run_attached
+from arkflow_ray.attached import GivenUp, StopSignals, run_attached
 from arkflow_ray.cli.exits import ExitCode
 from arkflow_ray.cli.problems import check, has_errors, issue_lines, issues_json, summary
 from arkflow_ray.config.issues import LocatedIssue
@@ -30,6 +30,7 @@ from arkflow_ray.observability.stray import stray_prints_logged
 from arkflow_ray.pipeline import select_jobs
 from arkflow_ray.restore_choice import StartOptions, check_jobs, flag, restore_choice
 from arkflow_ray.runtime.launch import RunSettings, launch
+from arkflow_ray.runtime.ray_address import check_address
 
 if TYPE_CHECKING:
     from arkflow_ray.config.project import CheckedJob, CheckedProject

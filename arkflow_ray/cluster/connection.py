@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable
 from types import TracebackType
 
-from arkflow_ray.attached import check_address
 from arkflow_ray.cluster.cluster_jobs import ClusterJobs
 from arkflow_ray.cluster.target import Target
 from arkflow_ray.config.profiles import Profile
+from arkflow_ray.runtime.ray_address import check_address
 from arkflow_ray.runtime.ray_session import RaySession, join_session
 
 

@@ -23,12 +23,14 @@ class ByHand:
     """The user's home, which has the token, and what was started by hand.
 
     `head_ip`: the address of the head, also where that is the one that its script takes itself.
+    `variables`: in the environment of all nodes and clients.
     """
 
     head_ip: str
     port: int
     home: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="afh-", dir="/tmp")))
     nodes: list["subprocess.Popen[str]"] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -39,7 +41,8 @@ class ByHand:
         """That of a user with this home and the installed programs, and nothing else of Ray."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        return {**kept, "PATH": programs, "HOME": str(self.home), **more}
+        own = {"PATH": programs, "HOME": str(self.home)}
+        return {**kept, **own, **self.variables, **more}
 
     def head(self, *arguments: str, prefix: tuple[str, ...] = (), by_default: bool = False) -> None:
         """Start the head, at its script's own address `by_default`; `prefix` runs a command."""
