@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from arkflow_kernel.ids import EventTimeMs, OperatorId, WallMs
-from arkflow_kernel.join.join_operator import join_operator
+from arkflow_kernel.join.building import join_operator
 from arkflow_kernel.limits import BATCH_ROWS_DEFAULT
 from arkflow_kernel.plan import (
     ComponentPlan,

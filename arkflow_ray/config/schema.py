@@ -16,6 +16,7 @@ from arkflow_kernel.operator_config import (
     STATE_OUTPUT_DEFAULT,
     STATE_OUTPUT_KEY,
     JoinConfig,
+    TemporalJoinConfig,
 )
 from arkflow_kernel.window_config import WindowConfig
 from arkflow_ray.components import registry
@@ -37,6 +38,7 @@ _COUNT: Final = {
     "default": STATE_OUTPUT_DEFAULT,
     "description": "The column that gets the running row count of the key.",
 }
+_JOINS: Final = (JoinConfig, TemporalJoinConfig)
 _KEYED: Final = tuple(KEYED_MODELS.values())
 _NAME: Final = {"type": "string", "description": "A name for this component."}
 
@@ -46,7 +48,7 @@ Schema = dict[str, Any]
 def json_schema() -> Schema:
     """The schema of a whole file, a new object at each call."""
     entries = [entry for _, entry in sorted(registry.entries().items(), key=_order)]
-    models: list[type[BaseModel]] = [EngineConfig, WindowConfig, JoinConfig, *_KEYED, *BUFFERS]
+    models: list[type[BaseModel]] = [EngineConfig, WindowConfig, *_JOINS, *_KEYED, *BUFFERS]
     models += [registry.config_class(entry) for entry in entries]
     unique = list(dict.fromkeys(models))
     refs, schema = models_json_schema([(m, "validation") for m in unique], by_alias=True)
@@ -181,7 +183,7 @@ def _fill_jobs(
             if kind != "aggregate"
         ),
         _when({"kind": "window"}, _config(_PREFIX + names[WindowConfig])),
-        _when({"kind": "join"}, _config(_PREFIX + names[JoinConfig])),
+        _when({"kind": "join"}, _join(names)),
     ]
     for name, key, kind in (
         ("SourceSpec", "input_type", ComponentKind.INPUT),
@@ -206,6 +208,16 @@ def _aggregate(processor: Schema, names: dict[type[BaseModel], str]) -> Schema:
     typed = {"properties": {"config": {"required": ["type"]}}, "required": ["config"]}
     own = _config(_PREFIX + names[KEYED_MODELS["aggregate"]])
     return {"if": typed, "then": processor, "else": own}
+
+
+def _join(names: dict[type[BaseModel], str]) -> Schema:
+    """By its `join_type` it is a temporal one, or one of rows close to each other."""
+    kind = {"properties": {"join_type": {"const": "temporal"}}, "required": ["join_type"]}
+    return {
+        "if": {"properties": {"config": kind}, "required": ["config"]},
+        "then": _config(_PREFIX + names[TemporalJoinConfig]),
+        "else": _config(_PREFIX + names[JoinConfig]),
+    }
 
 
 def _config(reference: str) -> Schema:

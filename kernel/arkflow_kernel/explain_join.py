@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arkflow_kernel.explain_time import late_text
-from arkflow_kernel.join_plans import join_kind
+from arkflow_kernel.join_plans import join_kind, join_shape
 from arkflow_kernel.plan import JoinPlan, JoinSidePlan, LatePolicy, OperatorPlan
 from arkflow_kernel.topology import Topology
 
@@ -20,13 +20,18 @@ class ExplainedSide:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedJoin:
-    """A join (J1, J3). `held_back_ms`: how far its watermark is behind that of its inputs."""
+    """A join (J1, J3, J9). `text`: what it joins, in a few words. `held_back_ms`: how far its
+    watermark is behind that of its inputs. `version_ttl_ms`: of a temporal one, which has no
+    `window_ms`.
+    """
 
     join_type: str
+    text: str
     left: ExplainedSide
     right: ExplainedSide
-    window_ms: int
+    window_ms: int | None
     ttl_ms: int
+    version_ttl_ms: int | None
     held_back_ms: int
     max_per_key: int
     on_overflow: str
@@ -39,19 +44,27 @@ def explained_join(topology: Topology, plan: OperatorPlan) -> ExplainedJoin | No
     join = plan.join
     if join is None:
         return None
-    routed = join.late is LatePolicy.ROUTE
+    routed, versions = join.late is LatePolicy.ROUTE, join.versions
     return ExplainedJoin(
-        join_type=join_kind(join),
+        join_type="temporal" if versions is not None else join_kind(join),
+        text=_text(join),
         left=_side(topology, join.left),
         right=_side(topology, join.right),
-        window_ms=join.window_ms,
+        window_ms=None if versions is not None else join.window_ms,
         ttl_ms=join.ttl_ms,
+        version_ttl_ms=None if versions is None else versions.ttl_ms,
         held_back_ms=join.hold_ms,
         max_per_key=join.max_per_key,
         on_overflow="evict_oldest" if join.evicts_oldest else "fail",
         late_policy=_policy(join),
         late_route=dict(topology.late).get(plan.operator) if routed else None,
     )
+
+
+def _text(join: JoinPlan) -> str:
+    if join.versions is not None:
+        return join_shape(join)
+    return f"{join_kind(join).replace('_', ' ')} join of rows at most {join.window_ms:,} ms apart"
 
 
 def _policy(join: JoinPlan) -> str:
@@ -72,17 +85,21 @@ def join_texts(join: dict[str, Any]) -> list[str]:
     told = [f"{join_text(join)}: {sides}, on event time {times}"]
     if join["ttl_ms"]:
         told.append(f"rows kept {join['ttl_ms']:,} ms longer")
+    then = "then the oldest go" if join["on_overflow"] == "evict_oldest" else "more fail"
+    if join["join_type"] == "temporal":
+        told.append("a row leaves when the watermark has passed its time")
+        told.append(f"late rows of {left['source']}: {late_text(join)}")
+        told.append(f"at most {join['max_per_key']:,} rows of a key wait, {then}")
+        return told
     told.append(f"its watermark is {join['held_back_ms']:,} ms behind that of its inputs")
     told.append(f"late rows: {late_text(join)}")
-    then = "then the oldest go" if join["on_overflow"] == "evict_oldest" else "more fail"
     told.append(f"at most {join['max_per_key']:,} rows of a key and side, {then}")
     return told
 
 
 def join_text(join: dict[str, Any]) -> str:
     """What it joins, in a few words."""
-    kind = str(join["join_type"]).replace("_", " ")
-    return f"{kind} join of rows at most {join['window_ms']:,} ms apart"
+    return str(join["text"])
 
 
 __all__ = ["ExplainedJoin", "ExplainedSide", "explained_join", "join_text", "join_texts"]

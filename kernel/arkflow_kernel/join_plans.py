@@ -4,39 +4,54 @@ What the sources say about late rows is planned at the joins that judge them fir
 """
 
 from arkflow_kernel.job import OperatorSpec
-from arkflow_kernel.operator_config import JoinConfig
-from arkflow_kernel.plan import JoinPlan, JoinSidePlan, LatePolicy
+from arkflow_kernel.operator_config import JoinConfig, TemporalJoinConfig, join_model
+from arkflow_kernel.plan import JoinPlan, JoinSidePlan, LatePolicy, VersionsPlan
 from arkflow_kernel.topology import Topology
 
 
 def join_plan(topology: Topology, spec: OperatorSpec) -> JoinPlan:
     """The join of an operator of that kind."""
-    config = JoinConfig.model_validate(spec.config)
+    config = join_model(spec.config).model_validate(spec.config)
     edges = {edge.from_: edge.id for edge in topology.inputs[spec.id]}
-    outer = config.join_type
+    left_outer, right_outer = _outer(config)
+    interval = config if isinstance(config, JoinConfig) else None
     return JoinPlan(
         left=JoinSidePlan(
-            edges[config.left_from],
-            config.left_key,
-            config.left_timestamp,
-            outer=outer in ("left_outer", "full_outer"),
+            edges[config.left_from], config.left_key, config.left_timestamp, outer=left_outer
         ),
         right=JoinSidePlan(
-            edges[config.right_from],
-            config.right_key,
-            config.right_timestamp,
-            outer=outer in ("right_outer", "full_outer"),
+            edges[config.right_from], config.right_key, config.right_timestamp, outer=right_outer
         ),
-        window_ms=config.window_ms,
-        ttl_ms=config.ttl_ms,
+        window_ms=0 if interval is None else interval.window_ms,
+        ttl_ms=0 if interval is None else interval.ttl_ms,
         max_per_key=config.max_per_key,
         evicts_oldest=config.on_overflow == "evict_oldest",
         late=_late(topology, spec.id),
+        versions=_versions(config),
     )
+
+
+def _outer(config: JoinConfig | TemporalJoinConfig) -> tuple[bool, bool]:
+    """Which sides' rows leave without a match."""
+    if isinstance(config, TemporalJoinConfig):
+        return config.unmatched == "keep", False
+    kind = config.join_type
+    return kind in ("left_outer", "full_outer"), kind in ("right_outer", "full_outer")
+
+
+def _versions(config: JoinConfig | TemporalJoinConfig) -> VersionsPlan | None:
+    if isinstance(config, TemporalJoinConfig):
+        return VersionsPlan(config.version_ttl_ms)
+    return None
 
 
 def join_shape(plan: JoinPlan) -> str:
     """What the state of a join means, for a person: another one's cannot be gone on with (M6)."""
+    if plan.versions is not None:
+        ttl = plan.versions.ttl_ms
+        held = "" if ttl is None else f" that hold {ttl:,} ms"
+        kept = "outer " if plan.left.outer else ""
+        return f"{kept}temporal join with versions{held}"
     more = f" and {plan.ttl_ms:,} ms more" if plan.ttl_ms else ""
     return f"{join_kind(plan)} join of rows at most {plan.window_ms:,} ms apart{more}"
 

@@ -65,11 +65,18 @@ def _behind_windows(topology: Topology, operator: OperatorSpec, path: str) -> It
     for edge in topology.inputs.get(operator.id, []):
         if topology.operators[edge.from_].kind != "window":
             continue
+        if _is_table(operator, edge.from_):  # a correction of a version takes its place (J9)
+            continue
         times = [topology.sources[name].time for name in topology.judged_by(edge.from_)]
         if any(time.late_event_policy == "update" for time in times):
             text = f"join '{operator.id}' would match corrections of '{edge.from_}' beside the"
             advice = "results that they replace; choose another `late_event_policy`"
             yield Issue(path, f"{text} {advice}", warning=True)
+
+
+def _is_table(operator: OperatorSpec, feeding: str) -> bool:
+    config = operator.config
+    return config.get("join_type") == "temporal" and config.get("right_from") == feeding
 
 
 __all__ = ["join_issues"]

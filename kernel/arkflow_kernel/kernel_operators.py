@@ -19,7 +19,7 @@ def kernel_operator(
     a `ports.TimedOperator`.
     """
     if plan.join is not None:
-        from arkflow_kernel.join.join_operator import join_operator
+        from arkflow_kernel.join.building import join_operator
 
         return join_operator(plan, journal, states)
     if plan.window is not None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from arkflow_kernel.errors import Issue
 from arkflow_kernel.job import (
@@ -39,8 +39,8 @@ _KINDS: Final = {
 }
 
 
-class JoinConfig(Spec):
-    """`config` of a `join` operator (D.9)."""
+class _JoinSides(Spec):
+    """What all joins say of their sides."""
 
     left_from: Column
     right_from: Column
@@ -48,18 +48,44 @@ class JoinConfig(Spec):
     right_key: Column
     left_timestamp: Column = "__meta_timestamp"
     right_timestamp: Column = "__meta_timestamp"
-    join_type: Literal["inner", "left_outer", "right_outer", "full_outer"] = "inner"
-    window_ms: PositiveDurationMs
-    ttl_ms: DurationMs = 0
     max_per_key: PositiveInt = 10_000
     on_overflow: Literal["fail", "evict_oldest"] = "fail"
+
+
+class JoinConfig(_JoinSides):
+    """`config` of a `join` operator (D.9); with `join_type: temporal` a `TemporalJoinConfig`."""
+
+    join_type: Literal["inner", "left_outer", "right_outer", "full_outer", "temporal"] = "inner"
+    window_ms: PositiveDurationMs
+    ttl_ms: DurationMs = 0
+
+
+class TemporalJoinConfig(_JoinSides):
+    """`config` of a temporal join, an addition: the left side's rows with versions (J9).
+
+    It has no `window_ms`, and no `ttl_ms`: how long a version holds is `version_ttl_ms`, since
+    without it that is for ever, and not 0 ms.
+    """
+
+    join_type: Literal["temporal"]
+    unmatched: Literal["drop", "keep"] = Field(
+        default="drop", description="A row without a version: left out, or kept with nulls."
+    )
+    version_ttl_ms: PositiveDurationMs | None = Field(
+        default=None, description="A version that none follows holds so long; else for ever."
+    )
+
+
+def join_model(config: dict[str, Any]) -> type[JoinConfig | TemporalJoinConfig]:
+    """The model of a join's config."""
+    return TemporalJoinConfig if config.get("join_type") == "temporal" else JoinConfig
 
 
 def config_issues(operator: OperatorSpec, state_ttl_ms: int | None = None) -> list[Issue]:
     """Every mistake in the config of an operator that the kernel runs itself, at paths that begin
     with `config`. `state_ttl_ms` is the job's `state.ttl_ms`.
     """
-    models: dict[str, type[Spec]] = {"window": WindowConfig, "join": JoinConfig}
+    models: dict[str, type[Spec]] = {"window": WindowConfig, "join": join_model(operator.config)}
     model = keyed_model(operator) or models.get(operator.kind)
     if model is None:
         return []
@@ -112,9 +138,16 @@ def _wrong(detail: Any) -> str:
 
 
 def _join(config: Spec) -> Iterator[Finding]:
-    if isinstance(config, JoinConfig) and config.left_from == config.right_from:
+    if isinstance(config, _JoinSides) and config.left_from == config.right_from:
         text = "left_from and right_from must be two operators; a join with itself needs a copy"
         yield Finding("config.right_from", text)
 
 
-__all__ = ["STATE_OUTPUT_DEFAULT", "STATE_OUTPUT_KEY", "JoinConfig", "config_issues"]
+__all__ = [
+    "STATE_OUTPUT_DEFAULT",
+    "STATE_OUTPUT_KEY",
+    "JoinConfig",
+    "TemporalJoinConfig",
+    "config_issues",
+    "join_model",
+]

@@ -131,11 +131,22 @@ class JoinSidePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionsPlan:
+    """The right side of a temporal join (J9). A version holds until the next one of its key, and
+    for `ttl_ms` at most; None: for ever.
+    """
+
+    ttl_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JoinPlan:
-    """An interval join (J1, J3): rows of equal keys whose times are at most `window_ms` apart.
+    """An interval join (J1, J3): rows of equal keys whose times are at most `window_ms` apart; or,
+    with `versions`, a temporal one (J9), whose `window_ms` and `ttl_ms` are 0.
 
     Rows are kept `ttl_ms` longer than any row that is within its bound needs them. A key has at
-    most `max_per_key` rows of a side: more fail, or the oldest go (`evicts_oldest`).
+    most `max_per_key` rows of a side: more fail, or the oldest go (`evicts_oldest`). Of a temporal
+    join that is so of rows that wait.
     """
 
     left: JoinSidePlan
@@ -145,6 +156,14 @@ class JoinPlan:
     max_per_key: int = 10_000
     evicts_oldest: bool = False
     late: LatePolicy = LatePolicy.DROP
+    versions: VersionsPlan | None = None
+
+    @property
+    def smaller(self) -> str:
+        """What a user may do so that it keeps less."""
+        if self.versions is None:
+            return "make `window_ms` or `ttl_ms` smaller"
+        return "make `out_of_orderness_ms` of its sources or `version_ttl_ms` smaller"
 
     @property
     def hold_ms(self) -> int:
@@ -165,6 +184,7 @@ __all__ = [
     "KeyedPlan",
     "LatePolicy",
     "TopNPlan",
+    "VersionsPlan",
     "WindowKind",
     "WindowPlan",
 ]

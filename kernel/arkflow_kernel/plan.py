@@ -37,6 +37,7 @@ from arkflow_kernel.operator_plans import (
     KeyedPlan,
     LatePolicy,
     TopNPlan,
+    VersionsPlan,
     WindowKind,
     WindowPlan,
 )
@@ -370,6 +371,7 @@ __all__ = [
     "Subtask",
     "TimePlan",
     "TopNPlan",
+    "VersionsPlan",
     "WindowKind",
     "WindowPlan",
 ]

@@ -47,6 +47,11 @@ def test_the_demo_prints_refunds_and_keeps_damaged_lines_aside(folder: pathlib.P
     assert len(rejected) == 4
 
 
+def test_orders_are_priced_by_the_rates_of_their_time(folder: pathlib.Path) -> None:
+    rows = sorted(run(folder, "temporal_join"), key=lambda row: str(row["id"]))
+    assert [row.get("euros") for row in rows] == [25.0, 50.0, 50.0, None]
+
+
 def test_generate_prints_25_readings(folder: pathlib.Path) -> None:
     assert run(folder, "generate") == [{"furnace": "f7", "fahrenheit": 1184.9}] * 25
 

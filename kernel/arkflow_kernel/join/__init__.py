@@ -1,1 +1,1 @@
-"""The interval join of two keyed streams (J1-J4)."""
+"""Joins of two keyed streams: by an interval of time (J1-J4), with versions (J9-J11)."""

@@ -1,6 +1,7 @@
 """The rows that leave a join (D.9): `l_<column>`, `r_<column>`, and the key as text."""
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Seq
 
 import numpy as np
 import pyarrow as pa
@@ -22,15 +23,22 @@ PART_ROWS_MAX = 32_768
 _PART_ROWS_MIN = 64
 
 
+def part_rows(left: Seq[JoinRun], right: Seq[JoinRun]) -> int:
+    """How many rows of both sides leave together at most, by the widest of each."""
+    row = sum(
+        max((run.size_bytes // max(1, len(run)) for run in side), default=0)
+        for side in (left, right)
+    )
+    return int(np.clip(SLICE_BYTES_MAX // max(1, row), _PART_ROWS_MIN, PART_ROWS_MAX))
+
+
 class Matches:
     """The pairs of a batch with rows of the other side, to go through as often as asked."""
 
     def __init__(self, probe: JoinRun, found: list[tuple[JoinRun, Pairs]]) -> None:
         self.probe = probe
         self._found = found
-        row = probe.size_bytes // max(1, len(probe))
-        row += max((run.size_bytes // max(1, len(run)) for run, _ in found), default=0)
-        self.rows_max = int(np.clip(SLICE_BYTES_MAX // max(1, row), _PART_ROWS_MIN, PART_ROWS_MAX))
+        self.rows_max = part_rows([probe], [run for run, _ in found])
 
     def __len__(self) -> int:
         return sum(len(pairs) for _, pairs in self._found)
@@ -70,18 +78,21 @@ class JoinOutput:
             own = matches.probe.rows.take(rows)
             keys = taken(texts, rows)
             left, right = (own, there) if mine is self._left else (there, own)
-            yield self._batch(left, right, keys)
+            yield self.batch(left, right, keys)
 
     def unmatched(self, side: SideRows, rows: Iterable[RunRows]) -> Iterator[pa.RecordBatch]:
         """A row for each row that matches nothing; the other side's columns are null."""
         for _, own in _gathered(_cut(rows), side, PART_ROWS_MAX):
             keys = self._keys.texts(self._keys.column(own, side))
             left, right = (own, None) if side is self._left else (None, own)
-            yield self._batch(left, right, keys)
+            yield self.batch(left, right, keys)
 
-    def _batch(
+    def batch(
         self, left: pa.RecordBatch | None, right: pa.RecordBatch | None, keys: AnyArray
     ) -> pa.RecordBatch:
+        """Rows of both sides beside each other, and their keys as text; of one side: the other's
+        columns are null, or left out as long as nobody knows them.
+        """
         arrays: list[AnyArray] = []
         names: list[str] = []
         for prefix, rows, side in (("l_", left, self._left), ("r_", right, self._right)):
@@ -121,4 +132,4 @@ def _gathered(
         yield np.concatenate(rows), joined(batches)
 
 
-__all__ = ["JOIN_KEY", "PART_ROWS_MAX", "JoinOutput", "Matches"]
+__all__ = ["JOIN_KEY", "PART_ROWS_MAX", "JoinOutput", "Matches", "part_rows"]

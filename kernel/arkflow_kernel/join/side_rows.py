@@ -56,6 +56,10 @@ class RunRows:
     def __len__(self) -> int:
         return len(self.places)
 
+    def unmatched(self) -> "RunRows":
+        """Those of an outer side that have not matched."""
+        return RunRows(self.run, self.run.unmatched(self.places))
+
 
 class SideRows:
     """What the lane calls: a `Settling`. `keys` are those of both sides."""
@@ -169,8 +173,8 @@ class SideRows:
         if self._max_bytes is not None and everything + size > self._max_bytes:
             raise self.failure(
                 f"the rows that it keeps would take {everything + size} bytes of the "
-                f"`max_bytes: {self._max_bytes}` that its state has; raise it, or make "
-                "`window_ms` or `ttl_ms` smaller"
+                f"`max_bytes: {self._max_bytes}` that its state has; raise it, or "
+                f"{self._join.smaller}"
             )
         runs, fresh, number = self._runs, len(self._fresh), self._number
         keys, rows = _counted(run.keys)
@@ -215,9 +219,7 @@ class SideRows:
     # --- time ----------------------------------------------------------------------------------
 
     def advance(self, watermark: EventTimeMs) -> list[RunRows]:
-        """Let go of what is below the new `low`; those of them that have not matched, if the side
-        is outer.
-        """
+        """Let go of what is below the new `low`; the rows that are."""
         before, runs, counts = self.watermark, self._runs, self._counts
         fresh, marks = self._fresh, self._marks
         low = low_of(watermark, self._join.hold_ms)
@@ -232,14 +234,13 @@ class SideRows:
 
         self.stage(0, undo)
         self.watermark = watermark
-        leaving = [RunRows(run, run.unmatched(places)) for run, _, places in due]
         for run, _, places in due:
             run.left = int(np.searchsorted(run.rising, low))
             np.subtract.at(counts.room, run.keys[places], 1)
         self._runs = tuple(run for run in runs if run.left < len(run))
         self._fresh = [each for each in fresh if each.run.rising[-1] >= low]
         self._marks = [each for each in marks if each.times.max() >= low]
-        return [each for each in leaving if len(each)]
+        return [RunRows(run, places) for run, _, places in due if len(places)]
 
     # --- the bound of a key --------------------------------------------------------------------
 
@@ -261,7 +262,7 @@ class SideRows:
         evicted, leaving = 0, []
         for run, places in self._oldest(keys):
             evicted += len(places)
-            unmatched = RunRows(run, run.unmatched(places))
+            unmatched = RunRows(run, places).unmatched()
             if len(unmatched):
                 leaving.append(unmatched)
             self._go(run, places)

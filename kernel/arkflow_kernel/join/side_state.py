@@ -58,6 +58,11 @@ class SideState(SideRows):
         self._address = address
 
     @property
+    def holds(self) -> str:
+        """What its rows are, for snapshots and errors."""
+        return f"rows of the {self.name} side of a join"
+
+    @property
     def layout(self) -> StateLayout:
         """What a snapshot says of it."""
         return StateLayout(
@@ -65,7 +70,7 @@ class SideState(SideRows):
             self._address.name,
             (self._join.left.key, self._join.right.key),
             (str(self._keys.type),),
-            f"rows of the {self.name} side of a join",
+            self.holds,
             FORMAT_VERSION,
             self.watermark,
         )
@@ -92,9 +97,8 @@ class SideState(SideRows):
     def written(self, sealed: Seq[Sealed]) -> Iterator[pa.RecordBatch]:
         """See `RunState.written`."""
         pieces = [self._piece(change) for each in sealed for change in each.changes]
-        low = low_of(sealed[-1].layout.watermark, self._join.hold_ms)
         waiting: list[RunPiece] = []
-        for piece in brought_up(pieces, low, oldest=False):
+        for piece in self._kept(pieces, sealed[-1].layout.watermark, oldest=False):
             waiting.append(piece)
             if sum(each.batch.nbytes for each in waiting) >= RUN_BYTES:
                 yield from self._run(waiting)
@@ -119,8 +123,17 @@ class SideState(SideRows):
     ) -> pa.RecordBatch | None:
         """See `RunState.merged`. Marks of no row go with a merge that begins at the oldest run."""
         del newest
-        low = low_of(layout.watermark, self._join.hold_ms)
-        return run_of(brought_up(entries(runs), low, oldest=oldest), self._owner())
+        return run_of(self._kept(entries(runs), layout.watermark, oldest=oldest), self._owner())
+
+    def _kept(
+        self, pieces: Seq[RunPiece], watermark: int | None, *, oldest: bool
+    ) -> list[RunPiece]:
+        """What of some runs is still of use at a watermark."""
+        return brought_up(pieces, self._low_at(watermark), oldest=oldest)
+
+    def _low_at(self, watermark: int | None) -> int:
+        """Rows with a time below it have left at a watermark."""
+        return low_of(watermark, self._join.hold_ms)
 
     def _owner(self) -> dict[str, object]:
         address = self._address
@@ -138,7 +151,7 @@ class SideState(SideRows):
             self._keys.restored(parsed_type(layout.key_types[0]))
         pieces = entries(runs)
         watermark = had_by_all(each.watermark for each in layouts)
-        low = low_of(watermark, self._join.hold_ms)
+        low = self._low_at(watermark)
         marks = KnownMarks((piece for piece in pieces if piece.since is not None), low)
         rows = [marks.applied(piece) for piece in pieces if piece.since is None]
         rows = [piece for piece in rows if len(piece)]

@@ -50,15 +50,12 @@ class TimeIndex:
         """For each key the first entry of it with a time from `low` on, and the one behind the
         last up to `high`.
         """
-        starts = np.minimum(keys, self.last_key + 1) * np.int64(self.stride)
+        starts = self._starts(keys)
         if self.ranks is None:
             lows = np.minimum(np.maximum(low, self.base) - self.base, self.stride - 1)
-            highs = np.minimum(high, self.base + self.stride - 2)
-            highs = np.maximum(highs, self.base - 1) - (self.base - 1)
         else:
             lows = np.searchsorted(self.ranks, low)
-            highs = np.searchsorted(self.ranks, high, side="right")
-        bounds = starts + highs
+        bounds = starts + self._offsets_behind(high)
         first = np.searchsorted(self.places, starts + lows)
         end = first.copy()
         # Most keys have nothing there: only for the others a second search.
@@ -66,6 +63,27 @@ class TimeIndex:
         inside[inside] = self.places[first[inside]] < bounds[inside]
         end[inside] = np.searchsorted(self.places, bounds[inside])
         return first, end
+
+    def last(self, keys: Slots, high: Int64s) -> Slots:
+        """For each key its last entry with a time up to `high`; -1: there is none."""
+        starts = self._starts(keys)
+        found = np.searchsorted(self.places, starts + self._offsets_behind(high)) - 1
+        some = found >= 0
+        some[some] = self.places[found[some]] >= starts[some]
+        found[~some] = -1
+        return found
+
+    def _starts(self, keys: Slots) -> Int64s:
+        starts: Int64s = np.minimum(keys, self.last_key + 1) * np.int64(self.stride)
+        return starts
+
+    def _offsets_behind(self, times: Int64s) -> Int64s:
+        """The offset behind those of all times up to each."""
+        if self.ranks is not None:
+            return np.searchsorted(self.ranks, times, side="right")
+        highs = np.minimum(times, self.base + self.stride - 2)
+        offsets: Int64s = np.maximum(highs, self.base - 1) - (self.base - 1)
+        return offsets
 
 
 __all__ = ["TimeIndex"]

@@ -10,7 +10,7 @@ from arkflow_kernel.explain_diagram import mermaid
 from arkflow_kernel.graph import build_graph
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.job_validation import validate_job
-from arkflow_kernel.plan import JoinPlan, JoinSidePlan, LatePolicy
+from arkflow_kernel.plan import JoinPlan, JoinSidePlan, LatePolicy, VersionsPlan
 from arkflow_kernel.testing.job_changes import (
     EVENT,
     WINDOW,
@@ -131,3 +131,85 @@ def test_a_join_is_explained(job: Jobs) -> None:
     ):
         assert phrase in text
     assert "full outer join of rows at most 5 ms apart" in mermaid([told])
+
+
+def as_temporal(**config: Any) -> Change:
+    """The join of the job becomes a temporal one."""
+
+    def changed(entry: dict[str, Any]) -> None:
+        settings = entry["operators"][1]["config"]
+        del settings["window_ms"]
+        settings.update({"join_type": "temporal"} | config)
+
+    return all_of(as_join(), changed)
+
+
+def test_a_temporal_join_is_planned_with_its_versions_and_holds_no_watermark_back(
+    job: Jobs,
+) -> None:
+    graph = build_graph(job(as_temporal(unmatched="keep", version_ttl_ms=60_000)))
+    (plan,) = (each for chain in graph.chains for each in chain.operators if each.join)
+    assert plan.join is not None
+    assert plan.join.versions == VersionsPlan(60_000)
+    assert (plan.join.left.outer, plan.join.right.outer, plan.join.hold_ms) == (True, False, 0)
+    assert plan.state is not None
+    assert plan.state.shape == "outer temporal join with versions that hold 60,000 ms"
+    shapes = {
+        each.state.shape
+        for change in (as_join(), as_temporal(), as_temporal(unmatched="keep"))
+        for chain in build_graph(job(change)).chains
+        for each in chain.operators
+        if each.state is not None
+    }
+    assert len(shapes) == 3
+
+
+def test_a_temporal_join_is_explained(job: Jobs) -> None:
+    spec = job(as_temporal(version_ttl_ms=60_000))
+    told = explain(spec, build_graph(spec))
+    text = " ".join(as_text(told).split())
+    for phrase in (
+        "temporal join with versions that hold 60,000 ms: gates by k with lamps by k",
+        "a row leaves when the watermark has passed its time",
+        "late rows of gates: dropped",
+        "at most 10,000 rows of a key wait, more fail",
+    ):
+        assert phrase in text
+    assert "temporal join with versions" in mermaid([told])
+
+
+@pytest.mark.parametrize(
+    ("config", "key", "phrase"),
+    [
+        ({"window_ms": 5}, "window_ms", "unknown key 'window_ms'; known: left_from"),
+        ({"ttl_ms": 5}, "ttl_ms", "did you mean `version_ttl_ms`?"),
+        ({"version_ttl_ms": 0}, "version_ttl_ms", "must be at least 1"),
+        ({"unmatched": "nulls"}, "unmatched", "must be 'drop' or 'keep'"),
+        ({"right_from": "gates"}, "right_from", "must be two operators"),
+        ({"join_type": "temporel"}, "join_type", "did you mean 'temporal'?"),
+    ],
+)
+def test_a_wrong_temporal_join_is_an_error_that_names_the_key(
+    job: Jobs, config: dict[str, Any], key: str, phrase: str
+) -> None:
+    found = {i.path: i.message for i in validate_job(job(as_temporal(**config))) if not i.warning}
+    assert phrase in found[f"operators[1].config.{key}"]
+
+
+def test_corrections_of_a_window_may_be_versions(job: Jobs) -> None:
+    """One takes the place of the result that it corrects: it has the same time, and comes last."""
+
+    def windowed(entry: dict[str, Any]) -> None:
+        entry["operators"].append({"id": "win", "kind": "window", "config": dict(WINDOW)})
+        settings = entry["operators"][1]["config"]
+        settings.update(right_from="win", right_timestamp="window_end")
+        (edge,) = (each for each in entry["edges"] if each["from"] == "lamps")
+        edge["to"] = "win"
+        entry["edges"].append({"id": "w", "from": "win", "to": "text"})
+
+    update = _times(late_event_policy="update", allowed_lateness_ms=10)
+    assert not [
+        issue.message
+        for issue in validate_job(job(all_of(as_temporal(), windowed, update)))
+        if "corrections of" in issue.message
+    ]

@@ -10,7 +10,7 @@ from arkflow_kernel import job as models
 from arkflow_kernel.job import JobSpec, Spec
 from arkflow_kernel.job_validation import unavailable, validate_job
 from arkflow_kernel.keyed_config import ContinuousConfig, DeduplicateConfig, TopNConfig
-from arkflow_kernel.operator_config import JoinConfig
+from arkflow_kernel.operator_config import JoinConfig, TemporalJoinConfig
 from arkflow_kernel.window_config import WindowConfig
 
 DOCUMENT = pathlib.Path(__file__).parents[3] / "docs" / "yaml-additions.md"
@@ -66,6 +66,12 @@ ARKFLOW: list[tuple[type[Spec], str, str]] = [
         "",
         "left_from right_from left_key right_key left_timestamp right_timestamp join_type "
         "window_ms ttl_ms max_per_key",
+    ),
+    (
+        TemporalJoinConfig,
+        "",
+        "left_from right_from left_key right_key left_timestamp right_timestamp join_type "
+        "max_per_key",
     ),
     (ContinuousConfig, "", ""),
     (DeduplicateConfig, "", ""),

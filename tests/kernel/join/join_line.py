@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from arkflow_kernel.graph import key_group_range
 from arkflow_kernel.ids import CheckpointId, EventTimeMs, Generation, OperatorId, WallMs
-from arkflow_kernel.join.join_operator import JoinOperator, join_operator
+from arkflow_kernel.join.building import join_operator
 from arkflow_kernel.key_groups import key_groups
 from arkflow_kernel.outlet import owners_of_key_groups
 from arkflow_kernel.plan import (
@@ -91,7 +91,7 @@ class JoinTask:
         operator = OperatorPlan(
             OperatorId("pair"), "join", ComponentPlan("", {}), None, kept, join=plan
         )
-        self.operator: JoinOperator = join_operator(operator, self.journal, self.states)
+        self.operator = join_operator(operator, self.journal, self.states)
         self.keys, self.sides = self.operator.keys, self.operator.sides
 
     def batch(self, edge: str, batch: pa.RecordBatch) -> Iterator[OperatorResult]:

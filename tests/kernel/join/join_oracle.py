@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from arkflow_kernel.event_time_gate import ROW_WATERMARK
-from arkflow_kernel.plan import JoinPlan
-from tests.kernel.join.join_line import LEFT, RIGHT, JoinLine, Rows, join_of
+from arkflow_kernel.join import join_keys, join_output, side_rows, side_state
+from arkflow_kernel.plan import JoinPlan, LatePolicy
+from tests.kernel.join.join_line import LEFT, RIGHT, JoinLine, Rows, canonical, join_of
 
 NEVER = -(2**62)
 
@@ -127,6 +129,27 @@ def played(case: Case, line: JoinLine) -> Rows:
     return line.end()
 
 
+def proved(case: Case, line: JoinLine, told: tuple[Rows, int]) -> None:
+    """Play a case and compare with what a loop has told: rows, and how many are late."""
+    wanted, late = told
+    found = played(case, line)
+    assert canonical(found) == canonical(wanted)
+    assert line.totals.late_rows == late
+    routed = sum(batch.num_rows for batch in line.totals.routed)
+    assert routed == (late if case.plan.late is LatePolicy.ROUTE else 0)
+    assert line.totals.evicted == 0
+
+
+def all_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every few rows are merged, renumbered, spilled and written apart, as millions are."""
+    monkeypatch.setattr(join_output, "PART_ROWS_MAX", 3)
+    monkeypatch.setattr(join_output, "_PART_ROWS_MIN", 1)
+    monkeypatch.setattr(side_rows, "_COMPACT_ROWS_MIN", 4)
+    monkeypatch.setattr(side_rows, "MERGED_AT_ONCE", 2)
+    monkeypatch.setattr(join_keys, "_COMPACT_KEYS_MIN", 4)
+    monkeypatch.setattr(side_state, "RUN_BYTES", 200)
+
+
 def random_case(seed: int) -> Case:
     """Some join of some rows: few keys or many, times that rise with rows far behind."""
     dice = random.Random(seed)
@@ -151,4 +174,14 @@ def random_case(seed: int) -> Case:
     return Case(plan, bound, sides, seed, key_types=types)
 
 
-__all__ = ["Case", "Row", "batch_of", "expected", "played", "random_case", "stamped"]
+__all__ = [
+    "Case",
+    "Row",
+    "all_small",
+    "batch_of",
+    "expected",
+    "played",
+    "proved",
+    "random_case",
+    "stamped",
+]
