@@ -88,13 +88,13 @@ def random_case(seed: int) -> Case:
 
 
 def _rows(dice: random.Random, keys: list[Any], bound: int) -> list[tuple[Any, int]]:
-    """Keys and times that rise, some of them far behind."""
-    clock, made = 0, []
+    """Keys and times that rise, some of them far behind; coarse times are often the same."""
+    clock, made, grain = 0, [], dice.choice([1, 1, 10])
     steps = dice.choice([[0, 1, 1, 4, 30], [0, 0, 0, 1], [3, 10]])
     for _ in range(dice.choice([0, 5, 40, 100])):
         clock += dice.choice(steps)
         behind = dice.choice([0, 0, bound, bound + 5, 3 * bound + 40])
-        made.append((dice.choice(keys), clock - dice.randint(0, behind)))
+        made.append((dice.choice(keys), (clock - dice.randint(0, behind)) // grain * grain))
     return made
 
 

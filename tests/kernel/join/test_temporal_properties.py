@@ -8,10 +8,12 @@ import pathlib
 import random
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from arkflow_kernel.join import version_state
-from arkflow_kernel.join.version_index import needless
+from arkflow_kernel.join.join_runs import arranged
+from arkflow_kernel.join.version_index import VersionIndex, needless
 from tests.kernel.join.join_line import JoinLine
 from tests.kernel.join.join_oracle import all_small, proved
 from tests.kernel.join.temporal_oracle import expected, random_case
@@ -59,3 +61,15 @@ def test_exactly_what_no_row_can_need_any_more_is_needless(seed: int) -> None:
     assert needed <= kept
     if ttl is None:
         assert kept == needed
+
+
+@pytest.mark.parametrize("cut", [None, 4])
+def test_in_a_run_of_any_order_the_last_to_come_of_one_time_counts(cut: int | None) -> None:
+    numbers = np.array([3, 9, 1, 7])
+    count = len(numbers)
+    rows = pa.record_batch({"n": numbers})
+    same = np.ones(count, np.int64)
+    cuts = None if cut is None else np.full(count, cut)
+    run = arranged(rows, same, 2 * same, numbers, cuts, None, None)
+    (place,) = VersionIndex.of(run).last(same[:1], np.array([6])).tolist()
+    assert run.numbers[place] == 9
