@@ -70,6 +70,7 @@ class BuildContext:
     `staging` is given exactly if the output is to be an `EpochSink` (X1). `job` is None where no
     job runs: in a check. `subtask`: which of the parallel instances of an output it builds.
     `columns`: all that anybody looks at of an input's rows; others may be left out. None: any.
+    `fields`: those of JSON that each batch has; null in rows that lack them.
     """
 
     operator: str
@@ -80,6 +81,7 @@ class BuildContext:
     job: str | None = None
     subtask: Subtask = ONLY_SUBTASK
     columns: frozenset[str] | None = None
+    fields: tuple[str, ...] = ()
 
 
 Built = SourceReader | Operator | SinkWriter | EpochSink | Codec

@@ -49,7 +49,7 @@ class RegistryComponents:
     def source(self, plan: SourcePlan) -> SourceReader:
         """See `ComponentFactory.source`."""
         columns = None if plan.columns is None else frozenset(plan.columns)
-        context = BuildContext(plan.operator, columns=columns)
+        context = BuildContext(plan.operator, columns=columns, fields=plan.fields)
         built = self._build(ComponentKind.INPUT, paced(plan), context, HidingSource)
         return cast(SourceReader, built)
 

@@ -37,7 +37,7 @@ from arkflow_kernel.plan import (
     StatePlan,
     WindowPlan,
 )
-from arkflow_kernel.projection import read_columns
+from arkflow_kernel.projection import named_fields, read_columns
 from arkflow_kernel.stream_compiler import WORKERS_KEY
 from arkflow_kernel.topology import Topology, counts_keys
 from arkflow_kernel.window_plans import time_plan, window_plan, window_shape
@@ -183,6 +183,7 @@ class _ChainPlanner:
             rows_per_second=None if rate is None else float(rate),
             time=time_plan(self._topology, name),
             columns=read_columns(self._topology, name),
+            fields=named_fields(self._topology, name),
         )
 
     def _sink(self, name: str) -> SinkPlan:

@@ -119,7 +119,8 @@ class SourcePlan:
     """The source of a chain. `rows_per_second` is enforced by the chain's machine.
 
     `time` is None in processing time. `columns`: all that anybody looks at of its rows, so others
-    need not be read; None: any may be looked at.
+    need not be read; None: any may be looked at. `fields`: those of JSON that are null in rows
+    that lack them, also before any row had them.
     """
 
     operator: OperatorId
@@ -127,6 +128,7 @@ class SourcePlan:
     rows_per_second: float | None = None
     time: TimePlan | None = None
     columns: tuple[str, ...] | None = None
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,15 @@
-"""Which columns of a source anything behind it looks at: the others need not be read.
+"""Which columns of a source what is behind it asks for by name.
 
-Only where every row goes straight to windows that let aggregates leave: everything else may look at
-any column, and so may whoever gets rows that failed or were late.
+Those that nobody looks at need not be read. That is known only where every row goes straight to
+windows that let aggregates leave: everything else may look at any column, and so may whoever gets
+rows that failed or were late.
+
+A row of JSON that lacks a field has a null there. Which rows share a batch must not decide it (W9),
+so a source of JSON is told the fields that are asked for, also before any row had them.
 """
 
+from arkflow_kernel.keyed_plans import keyed_plan
+from arkflow_kernel.plan import ContinuousPlan, TopNPlan, WindowPlan
 from arkflow_kernel.topology import Topology
 from arkflow_kernel.window_config import RESULT_COLUMNS
 from arkflow_kernel.window_plans import window_plan
@@ -35,4 +41,23 @@ def read_columns(topology: Topology, source: str) -> tuple[str, ...] | None:
     return tuple(sorted(names))
 
 
-__all__ = ["read_columns"]
+def named_fields(topology: Topology, source: str) -> tuple[str, ...]:
+    """Keys and values that operators right behind a source take, in the order of the alphabet.
+
+    The time of the source is none of them: where no row had it, a wrong name is likelier than rows
+    that all lack it, and these would be dropped one by one.
+    """
+    names: set[str] = set()
+    for edge in topology.outputs[source]:
+        spec = topology.operators[edge.to]
+        names.update(topology.key_fields(edge))
+        keyed = window_plan(topology, spec) if spec.kind == "window" else keyed_plan(spec)
+        match keyed:
+            case WindowPlan() | ContinuousPlan():
+                names.update(each.field for each in keyed.aggregates if each.field is not None)
+            case TopNPlan():
+                names.add(keyed.by)
+    return tuple(sorted(names - {topology.sources[source].time.timestamp_field}))
+
+
+__all__ = ["named_fields", "read_columns"]

@@ -24,12 +24,18 @@ class JsonCodec:
     """One stream of payloads. Not thread-safe: a source has one, called in its read lane."""
 
     def __init__(
-        self, types: dict[str, str], *, skip: bool, columns: frozenset[str] | None = None
+        self,
+        types: dict[str, str],
+        *,
+        skip: bool,
+        columns: frozenset[str] | None = None,
+        fields: tuple[str, ...] = (),
     ) -> None:
         self._fixed = fixed_root(types)
         self._skip = skip
         self._columns = columns
-        self._decoder = JsonDecoder(self._fixed, frozenset(types), columns)
+        self._fields = fields
+        self._decoder = JsonDecoder(self._fixed, frozenset(types), columns, fields)
 
     def decode(self, payloads: pa.BinaryArray, operator: str, origin: Origin) -> Decoded:
         """One batch of all objects; nulls give nothing. Bad payloads are set aside or skipped."""
@@ -52,7 +58,9 @@ class JsonCodec:
     def restore(self, position: dict[str, Any]) -> None:
         """Continue with these types. ValueError if they are not what `position` gave."""
         root = restored_root(position.get("types", []), self._fixed)
-        self._decoder = JsonDecoder(root, frozenset(self._fixed.fields), self._columns)
+        self._decoder = JsonDecoder(
+            root, frozenset(self._fixed.fields), self._columns, self._fields
+        )
 
 
 def bad_texts_batch(
@@ -69,7 +77,8 @@ def bad_texts_batch(
 
 def build(config: "JsonCodecConfig", context: BuildContext) -> JsonCodec:
     """Make the codec; nothing can fail here."""
-    return JsonCodec(config.types, skip=config.on_error == "skip", columns=context.columns)
+    skip = config.on_error == "skip"
+    return JsonCodec(config.types, skip=skip, columns=context.columns, fields=context.fields)
 
 
 __all__ = ["JsonCodec", "bad_texts_batch", "build"]

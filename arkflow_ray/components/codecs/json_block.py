@@ -8,6 +8,7 @@ A range of texts is read at once where the vectorised reader vouches for it, els
 down to pieces that are read text by text. So one bad text costs its neighbours little.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -67,7 +68,8 @@ class DecodedTexts:
 class JsonDecoder:
     """Decodes one stream of texts; keeps the types that it has learned.
 
-    Batches have only the `columns`; None: all of them. Types are learned of all fields.
+    Batches have only the `columns`; None: all of them. Types are learned of all fields. The
+    `fields` are in each batch, behind the others and null in all rows while no text had them.
     """
 
     def __init__(
@@ -75,9 +77,11 @@ class JsonDecoder:
         root: StructType = NO_FIELDS,
         fixed: frozenset[str] = frozenset(),
         columns: frozenset[str] | None = None,
+        fields: Sequence[str] = (),
     ) -> None:
         self._plan = ReadPlan(root, columns)
         self._fixed = fixed
+        self._fields = fields
         self._form: Any = None
 
     @property
@@ -87,7 +91,7 @@ class JsonDecoder:
 
     def empty(self) -> pa.RecordBatch:
         """No rows, of the types so far."""
-        return self._plan.only_kept(build_batch([], self.root))
+        return self._with_fields(self._plan.only_kept(build_batch([], self.root)))
 
     def form(self) -> Any:
         """The types so far as JSON, the same list until they change. Not to be mutated."""
@@ -97,7 +101,14 @@ class JsonDecoder:
 
     def read(self, texts: Texts) -> pa.RecordBatch | None:
         """All rows at once, if nothing is bad or new and the vectorised reader vouches for it."""
-        return texts.read(0, len(texts), self._plan)
+        whole = texts.read(0, len(texts), self._plan)
+        return None if whole is None else self._with_fields(whole)
+
+    def _with_fields(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name in self._fields:
+            if name not in self.root.fields:
+                batch = batch.append_column(name, pa.nulls(batch.num_rows))
+        return batch
 
     def decode(self, texts: Texts) -> DecodedTexts:
         """One batch of the texts, up to where the rows before would have to change.
@@ -132,7 +143,7 @@ class JsonDecoder:
         if study.plan is not self._plan:
             self._plan, self._form = study.plan, None
         bad = [BadText(index, study.bad[index]) for index in sorted(study.bad)]
-        return DecodedTexts(batch, bad, study.count)
+        return DecodedTexts(self._with_fields(batch), bad, study.count)
 
 
 @dataclass(slots=True)

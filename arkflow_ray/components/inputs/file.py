@@ -190,7 +190,7 @@ def _format(config: "FileInputConfig", context: BuildContext) -> OpenSplit:
         return ParquetFiles(context.operator, config.batch_rows, context.columns)
     from arkflow_ray.components.inputs.file_lines import LineFiles
 
-    return LineFiles(context.operator, config, context.columns)
+    return LineFiles(context.operator, config, context.columns, context.fields)
 
 
 __all__ = ["FileReader", "OpenSplit", "SplitReader", "build"]

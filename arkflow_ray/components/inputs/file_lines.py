@@ -49,7 +49,11 @@ class LineFiles:
     """Opens files of JSON lines."""
 
     def __init__(
-        self, operator: str, config: "FileInputConfig", columns: frozenset[str] | None
+        self,
+        operator: str,
+        config: "FileInputConfig",
+        columns: frozenset[str] | None,
+        fields: tuple[str, ...] = (),
     ) -> None:
         self.operator = operator
         self.batch_rows = config.batch_rows
@@ -57,6 +61,7 @@ class LineFiles:
         self.skip_bad = config.on_error == "skip"
         self.fixed = fixed_root(config.types)
         self.columns = columns
+        self.fields = fields
 
     def __call__(self, store: FileStore, part: FilePart, position: Position) -> "LineSplit":
         """See `OpenSplit`."""
@@ -331,12 +336,12 @@ class LineSplit:
         return offset
 
     def _restored_decoder(self, position: Position) -> JsonDecoder:
-        fixed = self._files.fixed
+        files, fixed = self._files, self._files.fixed
         try:
             root = restored_root(position.get("schema", []), fixed)
         except ValueError as error:
             raise self._unusable(str(error)) from error
-        return JsonDecoder(root, frozenset(fixed.fields), self._files.columns)
+        return JsonDecoder(root, frozenset(fixed.fields), files.columns, files.fields)
 
     def _unusable(self, why: str) -> SourceError:
         return SourceError(

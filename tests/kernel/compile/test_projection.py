@@ -1,4 +1,4 @@
-"""Which columns of a source are read: those that windows right behind it look at."""
+"""Columns of a source that those right behind it ask for: those that are read, and its fields."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.job_validation import validate_job
-from arkflow_kernel.projection import read_columns
+from arkflow_kernel.projection import named_fields, read_columns
 from arkflow_kernel.testing.job_changes import (
     EVENT,
     Change,
@@ -93,3 +93,22 @@ def test_each_source_reads_for_itself(job: Jobs) -> None:
     )  # fmt: skip
     spec: Any = job(two)
     assert (_columns(spec), _columns(spec, "lamps")) == (("at", "k"), None)
+
+
+def _fields(job: JobSpec, source: str = "gates") -> tuple[str, ...]:
+    return named_fields(Topology(job), source)
+
+
+def test_keys_and_values_right_behind_a_source_are_its_fields_and_its_time_is_not(
+    job: Jobs,
+) -> None:
+    assert _fields(job(as_window())) == ("k",)
+    assert _fields(job(as_window(aggregates=SUMS, key_field="at"))) == ("price",)
+    assert _fields(job(as_window(legacy_payload=True))) == ("k",)
+    assert _fields(job(all_of(as_window(value_fields=["v"]), add_sink("bad")))) == ("k", "v")
+    assert _fields(job(as_join(right_key="j")), "lamps") == ("j",)
+    assert _fields(job(lambda entry: None)) == ()
+    best = {"id": "text", "kind": "top_n", "config": {"key_field": "k", "by": "v", "n": 1}}
+    assert _fields(job(set_at("operators", 1, to=best))) == ("k", "v")
+    sums = {"id": "text", "kind": "aggregate", "config": {"key_field": "k", "aggregates": SUMS}}
+    assert _fields(job(set_at("operators", 1, to=sums))) == ("k", "price")

@@ -63,3 +63,22 @@ def test_the_codec_leaves_them_out_also_after_a_restore() -> None:
         assert codec.decode(payloads, "in", Origin("x")).batch.to_pydict() == {"a": [1, 2]}
         codec.restore(codec.position())
     assert codec.position() == {"types": [["a", "int"], ["b", "string"]]}
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.lists(line, max_size=12), max_size=5))
+def test_fields_that_are_asked_for_are_null_while_no_text_had_them_and_nothing_else_changes(
+    blocks: list[list[str]],
+) -> None:
+    every, some = JsonDecoder(), JsonDecoder(fields=("more", "nowhere", "x"))
+    for block in blocks:
+        text = "\n".join(block).encode()
+        expected, got = every.decode(Lines(text)), some.decode(Lines(text))
+        assert (got.bad, got.consumed) == (expected.bad, expected.consumed)
+        assert some.form() == every.form()
+        names = expected.batch.schema.names
+        assert got.batch.select(names).equals(expected.batch)
+        added = [name for name in ("more", "nowhere", "x") if name not in names]
+        assert got.batch.schema.names == names + added
+        assert all(got.batch.column(name).null_count == got.batch.num_rows for name in added)
+        assert some.empty().schema == got.batch.schema
