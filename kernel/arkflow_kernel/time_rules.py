@@ -117,6 +117,10 @@ def _lateness(
         text = f"window '{name}' releases its rows (`legacy_payload`), so it cannot correct a"
         advice = f"result; choose `late_event_policy: drop` or `route` on source '{source}'"
         yield Issue(f"{path}.legacy_payload", f"{text} {advice}")
+    elif time.late_event_policy == "update" and not (own or time.allowed_lateness_ms):
+        text = f"`late_event_policy: update` of source '{source}' corrects nothing in window"
+        advice = "every late row is dropped; give `allowed_lateness_ms`, or say `drop`"
+        yield Issue(where, f"{text} '{name}' without `allowed_lateness_ms`: {advice}", warning=True)
 
 
 def _timestamps(topology: Topology, name: str, source: str, path: str) -> Iterator[Issue]:

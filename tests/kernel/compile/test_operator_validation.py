@@ -278,6 +278,13 @@ def test_lateness_that_the_policy_never_uses_is_a_warning(job: Jobs) -> None:
     assert "nothing is late" in issue.message
 
 
+def test_a_policy_that_corrects_nothing_is_a_warning(job: Jobs) -> None:
+    [issue] = validate_job(job(all_of(as_window(), _updating())))
+    assert (issue.path, issue.warning) == ("operators[1].config.allowed_lateness_ms", True)
+    assert "corrects nothing in window 'text'" in issue.message
+    assert validate_job(job(all_of(as_window(), _updating(allowed_lateness_ms=1)))) == []
+
+
 def test_a_window_that_releases_its_rows_cannot_correct_a_result(job: Jobs) -> None:
     window = as_window(legacy_payload=True)
     assert validate_job(job(window)) == []
@@ -331,7 +338,8 @@ def test_a_window_behind_one_that_corrects_its_results_is_a_warning(job: Jobs) -
     change = all_of(as_window(), add_operator(**second), set_at("edges", 1, "to", to="second"))
     change = all_of(change, add_edge("second", "totals"))
     assert validate_job(job(change)) == []
-    [issue] = validate_job(job(all_of(change, _updating())))
+    updating = _updating(allowed_lateness_ms=7)
+    [issue] = validate_job(job(all_of(change, updating)))
     assert (issue.path, issue.warning) == ("operators[3].config", True)
     assert "would count corrections of 'text'" in issue.message
 
