@@ -27,20 +27,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 
 import numpy as np
 
-FLINK = "apache-flink==2.3.0"
+from arkflow_ray.bench.flink import FLINK, flink_command
+from arkflow_ray.bench.steady_part import measured
+
 START_MS, ROWS_PER_MS, DISORDER_MS = 1_760_000_000_000, 10, 900
 AUCTIONS, ROWS_PER_WRITE = 10_000, 50_000
-FIRST, LAST = 0.30, 0.95
-"""Parts of the file between which CPU is counted."""
-
-POLL_S = 0.05
 GOAL = 3.0
-TICKS = os.sysconf("SC_CLK_TCK")
 
 Figures = dict[str, float]
 
@@ -108,134 +104,26 @@ def pipeline(source: pathlib.Path, out: pathlib.Path) -> str:
     return json.dumps({"jobs": [job]})
 
 
-PEER = """
-import sys
-from pyflink.common import Configuration
-from pyflink.table import EnvironmentSettings, TableEnvironment
-source, out = sys.argv[1:]
-settings = Configuration()
-for key, value in {
-    "parallelism.default": "1",
-    "pipeline.object-reuse": "true",
-    "execution.checkpointing.interval": "10 s",
-    "execution.checkpointing.storage": "filesystem",
-    "execution.checkpointing.dir": f"file://{out}.checkpoints",
-    "table.local-time-zone": "UTC",
-    "rest.address": "127.0.0.1",
-    "rest.bind-address": "127.0.0.1",
-}.items():
-    settings.set_string(key, value)
-builder = EnvironmentSettings.new_instance().in_streaming_mode().with_configuration(settings)
-table = TableEnvironment.create(builder.build())
-table.execute_sql(f'''
+def peer_statements(source: pathlib.Path, out: pathlib.Path) -> list[str]:
+    """The job on Flink."""
+    return [
+        f"""
     CREATE TABLE bids (
         auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, ts BIGINT,
         extra STRING, seen AS TO_TIMESTAMP_LTZ(ts, 3),
         WATERMARK FOR seen AS seen - INTERVAL '1' SECOND
-    ) WITH ('connector' = 'filesystem', 'path' = 'file://{source}', 'format' = 'json')''')
-table.execute_sql(f'''
+    ) WITH ('connector' = 'filesystem', 'path' = 'file://{source}', 'format' = 'json')""",
+        f"""
     CREATE TABLE totals (
         window_start TIMESTAMP(3), window_end TIMESTAMP(3), auction BIGINT,
         `count` BIGINT, `sum` BIGINT, `max` BIGINT
-    ) WITH ('connector' = 'filesystem', 'path' = 'file://{out}', 'format' = 'json')''')
-table.execute_sql('''
+    ) WITH ('connector' = 'filesystem', 'path' = 'file://{out}', 'format' = 'json')""",
+        """
     INSERT INTO totals
     SELECT window_start, window_end, auction, COUNT(*), SUM(price), MAX(price)
     FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(seen), INTERVAL '10' SECONDS))
-    GROUP BY window_start, window_end, auction''').wait()
-"""
-
-
-class _NoLines:
-    def put(self, lines: bytes) -> None:
-        raise AssertionError(f"nothing prints here: {lines[:80]!r}")
-
-
-def run_job(config: pathlib.Path) -> None:
-    """Run our job on a local Ray to its end; the main of a program of its own."""
-    from arkflow_ray.config.project import check_file
-    from arkflow_ray.runtime.launch import RunSettings, launch
-
-    checked = check_file(config)
-    assert checked.ok, checked.issues
-    jobs = launch(checked.jobs, RunSettings(), _NoLines(), lambda _: None)
-    try:
-        while not jobs.wait(1.0):
-            pass
-        (outcome,) = jobs.outcomes().values()
-        assert outcome.error is None, outcome
-        (job,) = jobs.jobs.values()
-        cpu_s = sum(usage.cpu_ms for usage in job.status().usage.values()) / 1000
-        print(json.dumps({"actors_cpu_s": cpu_s}))
-    finally:
-        jobs.close()
-
-
-def processes(root: int) -> list[int]:
-    """A process and all that descend from it."""
-    children: dict[int, list[int]] = {}
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    found = [root]
-    for pid in found:
-        found += children.get(pid, [])
-    return found
-
-
-def cpu_seconds(pids: list[int]) -> float:
-    """User and system time of processes and of their children that have ended."""
-    ticks = 0
-    for pid in pids:
-        try:
-            fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        ticks += sum(int(field) for field in fields[11:15])
-    return ticks / TICKS
-
-
-def place_in(source: pathlib.Path, pids: list[int]) -> int:
-    """How far one of the processes has read a file that it has open; 0 if none has."""
-    for pid in pids:
-        try:
-            for link in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-                if os.readlink(link) == str(source):
-                    info = pathlib.Path(f"/proc/{pid}/fdinfo/{link.name}").read_text()
-                    return int(info.split()[1])
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return 0
-
-
-def measured(command: list[str], source: pathlib.Path, rows: int) -> Figures:
-    """Run a program; rows per CPU second of all its processes in the middle of the file."""
-    size = source.stat().st_size
-    started_s = time.monotonic()
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    marks: list[tuple[int, float, float]] = []
-    begun = False
-    while program.poll() is None and len(marks) < 2:
-        pids = processes(program.pid)
-        place = place_in(source, pids)
-        # A reader may look at the end of a file before it begins.
-        begun = begun or 0 < place < FIRST * size
-        if begun and place >= (LAST if marks else FIRST) * size:
-            marks.append((place, cpu_seconds(pids), time.monotonic()))
-        time.sleep(POLL_S)
-    out, err = program.communicate()
-    assert program.returncode == 0, f"{out[-2_000:]}\n{err[-4_000:]}"
-    assert len(marks) == 2, "the file is too short: nobody was seen reading its middle"
-    (place, cpu_s, at_s), (place_after, cpu_s_after, after_s) = marks
-    part = rows * (place_after - place) / size
-    return {
-        "rows_per_cpu_s": part / (cpu_s_after - cpu_s),
-        "rows_per_s": part / (after_s - at_s),
-        "wall_s": time.monotonic() - started_s,
-    }
+    GROUP BY window_start, window_end, auction""",
+    ]
 
 
 def results(out: pathlib.Path) -> Iterator[tuple[int, int, int, int, int]]:
@@ -259,6 +147,15 @@ def make_flink(python: pathlib.Path) -> None:
     subprocess.run([str(python), "-m", "pip", "install", "--quiet", FLINK], check=True)
 
 
+def _measured(command: list[str], source: pathlib.Path, rows: int) -> Figures:
+    steady = measured(command, {source: rows})
+    return {
+        "rows_per_cpu_s": steady.rows_per_cpu_s,
+        "rows_per_s": steady.rows_per_s,
+        "wall_s": steady.wall_s,
+    }
+
+
 def pair(
     number: int, source: pathlib.Path, rows: int, flink: pathlib.Path, folder: pathlib.Path
 ) -> dict[str, Figures]:
@@ -268,11 +165,16 @@ def pair(
         config = pathlib.Path(name) / "job.json"
         config.write_text(pipeline(source, ours))
         commands = {
-            "ours": [sys.executable, __file__, "--run", str(config)],
-            "flink": [str(flink), "-c", PEER, str(source), str(theirs)],
+            "ours": [sys.executable, "-m", "arkflow_ray.bench.ray_run", str(config)],
+            "flink": flink_command(
+                flink,
+                peer_statements(source, theirs),
+                pathlib.Path(f"{theirs}.checkpoints"),
+                "10 s",
+            ),
         }
         order = ["ours", "flink"] if number % 2 == 0 else ["flink", "ours"]
-        found = {side: measured(commands[side], source, rows) for side in order}
+        found = {side: _measured(commands[side], source, rows) for side in order}
         if number == 0:
             left, right = sorted(results(ours)), sorted(results(theirs))
             assert sum(row[2] for row in left) == rows, "rows are missing in our results"
@@ -288,11 +190,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--folder", type=pathlib.Path, help="keep the input file here")
     parser.add_argument("--flink-python", type=pathlib.Path, help="see above")
-    parser.add_argument("--run", type=pathlib.Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.run is not None:
-        run_job(asked.run)
-        return
     if asked.flink_python is None:
         parser.error("--flink-python is needed: an interpreter with Flink, or where to put one")
     flink = asked.flink_python.absolute()

@@ -1,7 +1,6 @@
-"""Queries of Nexmark as a benchmark: what each costs in CPU, time and memory.
+"""`bench nexmark --inline`: what each query costs in CPU, time and memory, without Ray.
 
-The queries are those of `examples/nexmark`, which a wheel holds as `queries/nexmark` beside this
-module. Figures are of the operating system, for the whole process of a run.
+Figures are of the operating system, for the whole process of a run.
 """
 
 import json
@@ -16,11 +15,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
 
+from arkflow_ray.bench.nexmark_jobs import kinds_of, on_events, queries
+from arkflow_ray.bench.nexmark_tables import rows_of
+from arkflow_ray.bench.steady_part import RunFailedError
 from arkflow_ray.cli.exits import ExitCode, say
-from arkflow_ray.config.tree import plain, read_tree
 
-_INSTALLED: Final = Path(__file__).parent / "queries" / "nexmark"
-_CHECKOUT: Final = Path(__file__).parents[2] / "examples" / "nexmark"
 _MIB: Final = 1_048_576
 _MEASURABLE_S: Final = 0.1
 _TAIL_LINES: Final = 20
@@ -48,10 +47,6 @@ class QueryCost:
     memory_bytes: int
 
 
-class RunFailedError(Exception):
-    """A run did not end well. Its text is the end of what the run said."""
-
-
 def bench_nexmark(wanted: list[str], events: int, json_file: Path | None) -> int:
     """Run the queries (all if none is named), print a table, and write the figures."""
     known = queries()
@@ -74,22 +69,14 @@ def bench_nexmark(wanted: list[str], events: int, json_file: Path | None) -> int
     return ExitCode.DONE
 
 
-def queries() -> dict[str, Path]:
-    """The files of the queries that there are, by name, in the order of their numbers."""
-    folder = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
-    found = {path.stem: path for path in folder.glob("q*.yaml")}
-    return dict(sorted(found.items(), key=lambda item: int(item[0][1:])))
-
-
 def query_cost(name: str, path: Path, events: int) -> QueryCost:
     """Run one query, first without events. RunFailedError if it does not end well."""
-    config = plain(read_tree(path)[0])
     with tempfile.TemporaryDirectory(prefix="arkflow-nexmark-") as folder:
-        start = _run(_edited(config, path, Path(folder) / "start", 0))
-        whole = _run(_edited(config, path, Path(folder) / "whole", events))
+        start = _run(on_events(path, _made(Path(folder) / "start"), 0))
+        whole = _run(on_events(path, _made(Path(folder) / "whole"), events))
     seconds = max(0.0, whole.seconds - start.seconds)
     cpu_seconds = max(0.0, whole.cpu_seconds - start.cpu_seconds)
-    rows = _rows(config, events)
+    rows = sum(rows_of(kind, events) for kind in kinds_of(path))
     return QueryCost(
         name,
         rows,
@@ -101,34 +88,13 @@ def query_cost(name: str, path: Path, events: int) -> QueryCost:
     )
 
 
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
 def _rate(rows: int, seconds: float) -> float | None:
     return rows / seconds if seconds >= _MEASURABLE_S else None
-
-
-def _rows(config: Any, events: int) -> int:
-    """How many rows the sources of a query read."""
-    from arkflow_ray.components.inputs.nexmark_rows import TABLES
-
-    kinds = [source["config"]["kind"] for source in config["jobs"][0]["sources"]]
-    return sum(TABLES[kind].rows_of(events) for kind in kinds)
-
-
-def _edited(config: Any, path: Path, folder: Path, events: int) -> Path:
-    """The file of a query with so many events, which reads and writes in `folder`."""
-    folder.mkdir()
-    job = json.loads(json.dumps(config["jobs"][0]))
-    job["checkpoint"]["object_store_uri"] = str(folder / "checkpoints")
-    for source in job["sources"]:
-        source["config"]["events"] = events
-    for sink in job["sinks"]:
-        sink["config"]["path"] = str(folder / sink["operator_id"])
-    for operator in job["operators"]:
-        table = operator.get("config", {}).get("table")
-        if table is not None:
-            table["path"] = str(path.parent / "data" / Path(table["path"]).name)
-    file = folder / "query.json"
-    file.write_text(json.dumps({"jobs": [job]}))
-    return file
 
 
 def _run(file: Path) -> RunCost:
@@ -177,4 +143,4 @@ def _report(events: int, costs: list[QueryCost]) -> Mapping[str, Any]:
     }
 
 
-__all__ = ["QueryCost", "RunCost", "RunFailedError", "bench_nexmark", "queries", "query_cost"]
+__all__ = ["QueryCost", "RunCost", "bench_nexmark", "query_cost"]

@@ -6,16 +6,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from arkflow_ray.bench.nexmark_jobs import queries
+from arkflow_ray.bench.steady_part import RunFailedError
 from arkflow_ray.cli import nexmark_bench
 from arkflow_ray.cli.main import app
-from arkflow_ray.cli.nexmark_bench import RunFailedError, queries, query_cost
+from arkflow_ray.cli.nexmark_bench import query_cost
 
 pytestmark = pytest.mark.thorough
 
 
 def test_the_figures_of_a_query_are_printed_and_written(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
-    options = ["--query", "q13", "--events", "2000", "--json", str(file)]
+    options = ["--inline", "--query", "q13", "--events", "2000", "--json", str(file)]
     result = CliRunner().invoke(app, ["bench", "nexmark", *options])
     assert result.exit_code == 0, result.output
     head, line = result.stdout.splitlines()
@@ -39,7 +41,9 @@ def test_the_figures_of_a_query_are_printed_and_written(tmp_path: Path) -> None:
 
 
 def test_a_query_that_is_not_there_is_a_mistake() -> None:
-    result = CliRunner().invoke(app, ["bench", "nexmark", "--query", "q99", "--query", "q1"])
+    result = CliRunner().invoke(
+        app, ["bench", "nexmark", "--inline", "--query", "q99", "--query", "q1"]
+    )
     assert result.exit_code == 2
     assert "there is no query q99; there are q0, q1," in result.stderr
 
