@@ -18,6 +18,9 @@ _ON_EVENT_TIME: Final = ("q12",)
 CORRECTIONS: Final = ("q17", "q18")
 """Queries that correct their rows: what they make is thrown away, as it is on the other side."""
 
+_BATCH_ROWS: Final = 32_768
+"""What docs/components.md advises where much is read."""
+
 _RETENTION: Final = 1_000
 """So that the log still tells of each checkpoint when the run has ended."""
 
@@ -66,7 +69,8 @@ def on_files(path: Path, folder: Path, tables: dict[str, Path]) -> Path:
     event_time = path.stem in _ON_EVENT_TIME
     for source in job["sources"]:
         file = tables[source["config"]["kind"]]
-        source |= {"input_type": "file", "config": {"input_type": _json_file(file)}}
+        read = {"input_type": _json_file(file), "batch_rows": _BATCH_ROWS}
+        source |= {"input_type": "file", "config": read}
         if event_time or source["time"]["mode"] == "event_time":
             source["time"] = _event_time(WATERMARK_MS)
     for operator in job["operators"]:
