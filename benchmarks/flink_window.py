@@ -25,13 +25,13 @@ import os
 import pathlib
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 
 import numpy as np
 
 from arkflow_ray.bench.flink import FLINK, flink_command
+from arkflow_ray.bench.ray_run import ray_command
 from arkflow_ray.bench.steady_part import measured
 
 START_MS, ROWS_PER_MS, DISORDER_MS = 1_760_000_000_000, 10, 900
@@ -165,7 +165,7 @@ def pair(
         config = pathlib.Path(name) / "job.json"
         config.write_text(pipeline(source, ours))
         commands = {
-            "ours": [sys.executable, "-m", "arkflow_ray.bench.ray_run", str(config)],
+            "ours": ray_command(config),
             "flink": flink_command(
                 flink,
                 peer_statements(source, theirs),

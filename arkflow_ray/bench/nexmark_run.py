@@ -2,7 +2,6 @@
 
 import json
 import statistics
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,13 +15,12 @@ from arkflow_ray.bench.nexmark_flink import FLINK_QUERIES, flink_statements
 from arkflow_ray.bench.nexmark_jobs import CORRECTIONS, kinds_of, on_files, paced
 from arkflow_ray.bench.nexmark_latency import EVENT_TIME, latencies
 from arkflow_ray.bench.nexmark_tables import rows_of, written
+from arkflow_ray.bench.ray_run import ray_command
 from arkflow_ray.bench.results import Totals, differences, totals
 from arkflow_ray.bench.steady_part import RunFailedError, Steady, measured
 
 CHECKPOINT_EVERY: Final = "1 s"
 """On Flink, as in the files of the queries."""
-
-_RAY_RUN: Final = [sys.executable, "-m", "arkflow_ray.bench.ray_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ def figures_of(query: str, path: Path, asked: Asked) -> Figures:
     sources = {tables[kind]: rows_of(kind, asked.events) for kind in tables}
     with tempfile.TemporaryDirectory(prefix="run-", dir=asked.folder) as name:
         folder = Path(name)
-        ours = measured([*_RAY_RUN, str(on_files(path, folder, tables))], sources)
+        ours = measured(ray_command(on_files(path, folder, tables)), sources)
         told = json.loads(ours.said.splitlines()[-1])
         found = {
             "query": query,
@@ -141,7 +139,7 @@ def _latency(query: str, path: Path, asked: Asked) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="paced-", dir=asked.folder) as name:
         folder = Path(name)
         file = paced(path, folder, asked.rate, asked.seconds)
-        found = latencies(query, [*_RAY_RUN, str(file)], folder)
+        found = latencies(query, ray_command(file), folder)
     if not len(found):
         return {}
     p50, p99 = (float(value) for value in np.percentile(found, [50, 99]))

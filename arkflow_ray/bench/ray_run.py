@@ -23,6 +23,11 @@ class _NoLines:
         raise AssertionError(f"nothing prints here: {lines[:80]!r}")
 
 
+def ray_command(config: pathlib.Path) -> list[str]:
+    """The command that runs a file so, in a process of its own."""
+    return [sys.executable, "-m", "arkflow_ray.bench.ray_run", str(config)]
+
+
 def run_job(config: pathlib.Path) -> dict[str, Any]:
     """Run it; SystemExit with the reason if it is not right or does not finish."""
     checked = check_file(config)
@@ -71,4 +76,4 @@ def _checkpoints(job: CheckedJob) -> list[dict[str, int]]:
 if __name__ == "__main__":
     print(json.dumps(run_job(pathlib.Path(sys.argv[1]))))
 
-__all__ = ["run_job"]
+__all__ = ["ray_command", "run_job"]
