@@ -68,18 +68,30 @@ class ClusterJobs:
             )
         except NameTakenError:
             raise self._taken(submission.job, "was submitted at the same time") from None
-        told: dict[str, Any] = {"phase": STARTING}
-        while told["phase"] == STARTING:
-            time.sleep(LOOK_S)
-            try:
-                told = actor.call("about")
-            except SilentActorError as silent:
-                text = f"the runner of job '{submission.job}' died while it started"
-                raise ActorLostError(f"{text}: {silent.reason}") from silent
+        told = self._begun(submission.job, actor)
         if told["phase"] == OVER and told["end"]["result"] is None:
             self.forget(submission.job)
             raise _not_started(told["end"])
         return told
+
+    def _begun(self, job: str, actor: DetachedActor) -> dict[str, Any]:
+        """What a new runner says as soon as its job has begun, or could not.
+
+        A busy machine may make it late with an answer; it is given up only when it is gone, or has
+        said nothing for `SILENCE_S`.
+        """
+        heard_s = time.monotonic()
+        while True:
+            try:
+                told: dict[str, Any] = actor.call("about")
+                heard_s = time.monotonic()
+                if told["phase"] != STARTING:
+                    return told
+            except SilentActorError as silent:
+                if silent.gone or time.monotonic() - heard_s > SILENCE_S:
+                    text = f"the runner of job '{job}' died while it started: {silent.reason}"
+                    raise ActorLostError(text) from silent
+            time.sleep(LOOK_S)
 
     def list(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """What every runner says of itself, and those that do not answer, by name."""
@@ -129,9 +141,10 @@ class ClusterJobs:
 
     def forget(self, job: str) -> None:
         """End the runner of a job that is over. Raises `BadRequestError` if it is not."""
+        actor = self._find(job)
         if not self._call(job, None, lambda _: None, "release"):
             raise BadRequestError(f"job '{job}' is not over; `stop` or `cancel` it first")
-        self._end(job)
+        self._end(job, actor)
 
     def _make_room(self, job: str) -> None:
         """Let the runner of an earlier submission go if its job is over."""
@@ -142,15 +155,17 @@ class ClusterJobs:
             raise self._taken(job, f"runs since {told['started_at']}")
         self.forget(job)
 
-    def _end(self, job: str) -> None:
-        actor = find_actor(job, self._namespace)
+    def _end(self, job: str, actor: DetachedActor) -> None:
+        """End this runner; never one that has the name after it, by somebody else's `submit`."""
+        actor.kill()
         deadline_s = time.monotonic() + NAME_FREE_S
-        while actor is not None:
-            actor.kill()
+        while (found := find_actor(job, self._namespace)) is not None:
+            if found.identity != actor.identity:
+                return
             if time.monotonic() > deadline_s:
                 raise NotReachableError(f"the runner of job '{job}' does not end")
             time.sleep(LOOK_S)
-            actor = find_actor(job, self._namespace)
+            actor.kill()
 
     def _taken(self, job: str, how: str) -> BadRequestError:
         return BadRequestError(

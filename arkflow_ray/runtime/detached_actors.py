@@ -51,6 +51,12 @@ class DetachedActor:
         self.name = name
         self._handle = handle
 
+    @property
+    def identity(self) -> str:
+        """Tells it from others that have had its name; the same when it is made again."""
+        found: str = self._handle._actor_id.hex()
+        return found
+
     def call(self, method: str, *args: Any, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """What one of its methods answers. Raises `SilentActorError`."""
         try:

@@ -1,5 +1,6 @@
 """Runners in this process, whose jobs run inline: everything of a submitted job but Ray."""
 
+import secrets
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +39,7 @@ class HeldActor:
 
     def __init__(self, world: "World", name: str, runner: JobRunner) -> None:
         self.name, self.runner = name, runner
+        self.identity = secrets.token_hex(8)
         self.silent: bool | None = None
         self._world = world
 
@@ -47,7 +49,8 @@ class HeldActor:
         return getattr(self.runner, method)(*args)
 
     def kill(self) -> None:
-        self._world.actors.pop(self.name, None)
+        if self._world.actors.get(self.name) is self:
+            del self._world.actors[self.name]
 
 
 class World:

@@ -1,12 +1,14 @@
 """The client of a cluster's jobs: submit, list, ask, forget, and what it says when it cannot."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from arkflow_kernel.errors import ActorLostError
 from arkflow_ray.cluster import cluster_jobs
 from arkflow_ray.cluster.cluster_jobs import ClusterJobs, NotStartedError
+from arkflow_ray.cluster.job_runner import JobRunner
 from arkflow_ray.config.issues import LoadError
 from arkflow_ray.door.messages import (
     BadRequestError,
@@ -14,7 +16,15 @@ from arkflow_ray.door.messages import (
     Request,
     WaitedTooLongError,
 )
-from tests.unit.cluster.runners_here import ENDLESS, FINITE, World, await_phase, submission
+from arkflow_ray.runtime.detached_actors import SilentActorError
+from tests.unit.cluster.runners_here import (
+    ENDLESS,
+    FINITE,
+    HeldActor,
+    World,
+    await_phase,
+    submission,
+)
 
 STOP = Request("stop")
 
@@ -50,6 +60,43 @@ def test_two_that_submit_at_the_same_time_do_not_both_get_it(
     monkeypatch.setattr(cluster_jobs, "find_actor", lambda name, _: None)  # not there yet
     with pytest.raises(BadRequestError, match="was submitted at the same time"):
         jobs.submit(submission(tmp_path, ENDLESS))
+
+
+def test_whoever_makes_room_does_not_end_the_runner_that_came_meanwhile(
+    world: World, jobs: ClusterJobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two find that a job is over, and the other one has submitted it again before we end it."""
+    jobs.submit(submission(tmp_path, FINITE))
+    await_phase(world.actors["shop"].runner)
+    ours = world.actors["shop"]
+    release = JobRunner.release
+
+    def slow_release(runner: JobRunner) -> bool:
+        monkeypatch.setattr(JobRunner, "release", release)
+        over = release(runner)
+        jobs.submit(submission(tmp_path, ENDLESS))
+        return over
+
+    monkeypatch.setattr(JobRunner, "release", slow_release)
+    with pytest.raises(BadRequestError, match="was submitted at the same time"):
+        jobs.submit(submission(tmp_path, FINITE))
+    assert world.actors["shop"] is not ours
+    assert jobs.about("shop")["phase"] == "running"
+
+
+def test_a_runner_that_is_late_with_an_answer_is_waited_for(
+    world: World, jobs: ClusterJobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about, asked = HeldActor.call, []
+
+    def late(actor: HeldActor, method: str, *args: Any, **more: Any) -> Any:
+        asked.append(method)
+        if len(asked) == 1:
+            raise SilentActorError("it said nothing for 10 s", gone=False)
+        return about(actor, method, *args, **more)
+
+    monkeypatch.setattr(HeldActor, "call", late)
+    assert jobs.submit(submission(tmp_path, ENDLESS))["phase"] == "running"
 
 
 def test_a_job_that_is_over_stays_until_it_is_submitted_again_or_forgotten(
