@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from arkflow_kernel.errors import ActorLostError, ArkflowError, ConfigError, Issue
+from arkflow_kernel.errors import ActorLostError, ArkflowError, ClusterError, ConfigError, Issue
 from arkflow_kernel.job_parallelism import with_parallelism
 from arkflow_kernel.protocol import JobState, OutcomeKind
 from arkflow_kernel.snapshot import NEWEST
@@ -282,20 +282,32 @@ def _check_continues(job: CheckedJob) -> None:
         )
 
 
-def _watch_plan(jobs: RunningJobs, note: Callable[[Mapping[str, int]], None]) -> None:
-    """Note the parallelism of each plan that comes to work, in a thread."""
+def _watch_plan(jobs: RunningJobs, note: Callable[[Mapping[str, int]], None]) -> threading.Thread:
+    """Note the parallelism of each plan that comes to work, in a thread until the job is over.
+
+    What cannot be noted while the cluster's store does not answer is noted when it does.
+    """
 
     def look() -> None:
         (running,) = jobs.jobs.values()
         noted: dict[str, int] | None = None
+        silent = False
         while not jobs.wait(LOOK_S):
             status = running.status()
             at_work = {str(name): subtasks for name, subtasks in status.parallelism.items()}
             if status.state is JobState.RUNNING and at_work != noted:
-                noted = at_work
-                note(at_work)
+                try:
+                    note(at_work)
+                except ClusterError as error:
+                    if not silent:
+                        _log.warning("the plan at work is not noted yet: %s", error.message)
+                    silent = True
+                else:
+                    noted, silent = at_work, False
 
-    threading.Thread(target=look, name="plan-watch", daemon=True).start()
+    thread = threading.Thread(target=look, name="plan-watch", daemon=True)
+    thread.start()
+    return thread
 
 
 def _with_plan(job: CheckedJob, parallelism: Mapping[str, int]) -> CheckedJob:

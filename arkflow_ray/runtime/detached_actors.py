@@ -6,8 +6,8 @@ about a job, which is in its log.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import ray
@@ -125,21 +125,35 @@ def actor_names(namespace: str) -> list[str]:
 
 
 def remember(key: str, values: Mapping[str, Any]) -> None:
-    """Keep something for the successor of an actor, as JSON. Within the cluster only."""
+    """Keep something for the successor of an actor, as JSON. Within the cluster only.
+
+    Raises `ClusterError` while the cluster's store does not answer, as the others do.
+    """
     data = json.dumps(values).encode()
-    internal_kv._internal_kv_put(key.encode(), data, overwrite=True, namespace=_KV_NAMESPACE)
+    with _store():
+        internal_kv._internal_kv_put(key.encode(), data, overwrite=True, namespace=_KV_NAMESPACE)
 
 
 def recall(key: str) -> dict[str, Any] | None:
     """What was kept under a key, or None. Within the cluster only."""
-    data = internal_kv._internal_kv_get(key.encode(), namespace=_KV_NAMESPACE)
+    with _store():
+        data = internal_kv._internal_kv_get(key.encode(), namespace=_KV_NAMESPACE)
     found: dict[str, Any] | None = None if data is None else json.loads(data)
     return found
 
 
 def forget(key: str) -> None:
     """Keep it no longer. Within the cluster only."""
-    internal_kv._internal_kv_del(key.encode(), namespace=_KV_NAMESPACE)
+    with _store():
+        internal_kv._internal_kv_del(key.encode(), namespace=_KV_NAMESPACE)
+
+
+@contextmanager
+def _store() -> Iterator[None]:
+    try:
+        yield
+    except RayError as error:
+        raise ClusterError(f"the cluster's store does not answer: {first_line(error)}") from error
 
 
 def this_place() -> str:
