@@ -173,8 +173,16 @@ def _operator_lines(told: dict[str, Any]) -> list[str]:
     for each in parallel[:OPERATORS_SHOWN_MAX]:
         counts = counts_text(each["rows_in"], SUBTASKS_SHOWN_MAX)
         skew = "" if each["skew"] is None else f"; skew {each['skew']:.2f}"
-        lines.append(f"  subtasks  {each['operator']}: {counts} rows in{skew}")
+        lines.append(f"  subtasks  {each['operator']}: {counts} rows in{skew}{_fullest(each)}")
     return lines
+
+
+def _fullest(told: dict[str, Any]) -> str:
+    """The key group with the most rows: no number of subtasks divides it."""
+    fullest = told.get("fullest_key_group")
+    if fullest is None:
+        return ""
+    return f"; key group {fullest['key_group']} has {fullest['share']:.1%} of them"
 
 
 def _rescale_lines(told: dict[str, Any]) -> list[str]:

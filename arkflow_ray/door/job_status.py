@@ -72,9 +72,20 @@ def _time(told: TimeFigures, now_ms: WallMs) -> dict[str, Any]:
 
 
 def _operator(told: OperatorFigures) -> dict[str, Any]:
-    """An operator by its subtasks. `skew`: rows of the fullest one per mean of all; 1 is even."""
+    """An operator by its subtasks. `skew`: rows of the fullest one per mean of all; 1 is even.
+
+    `fullest_key_group`: that with the most rows, and its share of all.
+    """
     skew = None if told.skew is None else round(told.skew, 3)
-    return asdict(told) | {"parallelism": told.parallelism, "skew": skew}
+    fullest = None
+    if told.fullest is not None:
+        group, share = told.fullest
+        fullest = {"key_group": group, "share": round(share, 4)}
+    return asdict(told) | {
+        "parallelism": told.parallelism,
+        "skew": skew,
+        "fullest_key_group": fullest,
+    }
 
 
 def _work(plan: ChainPlan, status: JobStatus) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Plain data and arithmetic: no clock, no printing.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import add
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # commands that only print what a door tells pay for none of it
@@ -18,12 +19,14 @@ class OperatorFigures:
     """One operator over all of its subtasks.
 
     `chain`: the operator that names its chain; `rows_in`: rows by subtask, those that a source has
-    read, since the attempt began. A subtask that has reported nothing has 0.
+    read, since the attempt began. A subtask that has reported nothing has 0. `key_groups`: the rows
+    that were sent to several subtasks by key, by key group; () if none were.
     """
 
     operator: str
     chain: str
     rows_in: tuple[int, ...]
+    key_groups: tuple[int, ...] = ()
 
     @property
     def parallelism(self) -> int:
@@ -38,6 +41,15 @@ class OperatorFigures:
             return None
         return max(self.rows_in) * self.parallelism / total
 
+    @property
+    def fullest(self) -> tuple[int, float] | None:
+        """The key group with the most rows, and its share of all; None if none were counted."""
+        total = sum(self.key_groups)
+        if not total:
+            return None
+        most = max(self.key_groups)
+        return self.key_groups.index(most), most / total
+
 
 def operator_figures(graph: "ExecutionGraph", status: "JobStatus") -> tuple[OperatorFigures, ...]:
     """Every operator of the plan, chain by chain."""
@@ -51,8 +63,9 @@ def operator_figures(graph: "ExecutionGraph", status: "JobStatus") -> tuple[Oper
         if told is not None:
             for name, count in _rows_in(plan, told):
                 found[name][plan.subtask] = count
+    groups = _key_groups(graph, status)
     return tuple(
-        OperatorFigures(name, chain, tuple(counts))
+        OperatorFigures(name, chain, tuple(counts), groups.get(name, ()))
         for chain, operators in rows.items()
         for name, counts in operators.items()
     )
@@ -87,6 +100,17 @@ def _rows_in(plan: "ChainPlan", told: "ChainStatistics") -> Iterator[tuple[str, 
     written = dict(told.rows_to)
     for sink in plan.sinks:
         yield str(sink.operator), written.get(sink.output, 0)
+
+
+def _key_groups(graph: "ExecutionGraph", status: "JobStatus") -> dict[str, tuple[int, ...]]:
+    """Rows by key group of each operator that gets them by key."""
+    targets = {str(edge.edge): str(edge.target) for edge in graph.edges}
+    found: dict[str, list[int]] = {}
+    for told in status.chains.values():
+        for edge, rows in told.key_groups:
+            known = found.setdefault(targets[str(edge)], [0] * len(rows))
+            known[:] = map(add, known, rows)
+    return {name: tuple(rows) for name, rows in found.items()}
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -24,11 +24,12 @@ from arkflow_kernel.ids import (
     EventTimeMs,
     Generation,
     MonotonicMs,
+    OutputId,
     SplitId,
 )
 from arkflow_kernel.inlet import Inlets
 from arkflow_kernel.item_queue import BatchRef, ItemQueue
-from arkflow_kernel.metrics import ChainStatistics, OperatorCounts, Stopwatch, Wait
+from arkflow_kernel.metrics import ChainStatistics, KeyGroupRows, OperatorCounts, Stopwatch, Wait
 from arkflow_kernel.output_lanes import OutputLanes
 from arkflow_kernel.outstanding import Outstanding
 from arkflow_kernel.plan import ChainPlan, Mode
@@ -81,6 +82,7 @@ class ChainFlow:
         self.rounds = ChainRounds(plan, generation, restored)
         self.outstanding = Outstanding(plan.chain)
         self._counts = {op.operator: OperatorCounts(op.operator) for op in plan.operators}
+        self._key_groups: dict[OutputId, KeyGroupRows] = {}
         self._statistics: Counter[str] = Counter()
         self._blocked = Stopwatch()
 
@@ -126,6 +128,8 @@ class ChainFlow:
         for counts in event.counts:
             self._counts[counts.operator] = self._counts[counts.operator].plus(counts)
             self.count("errors", counts.errors)
+        for groups in event.key_groups:
+            self._key_groups[groups.output] = groups.plus(self._key_groups.get(groups.output))
 
     def written(self, event: WriteDone) -> None:
         """A sink answered."""
@@ -342,6 +346,7 @@ class ChainFlow:
             channels=self.outputs.channel_statistics(),
             operators=tuple(self._counts.values()),
             rows_to=tuple(self.outputs.rows_to.items()),
+            key_groups=tuple((key, tuple(e.rows.tolist())) for key, e in self._key_groups.items()),
             watermark=self.time.watermark,
             idle=self.time.idle,
             held_ms=self.source.held_ms(now_ms),

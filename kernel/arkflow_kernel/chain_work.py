@@ -339,9 +339,8 @@ class ChainWork:
 
     def _item_done(self, token: RequestToken, answer: LaneAnswer) -> ItemDone:
         timer = self._lane.timer()
-        return ItemDone(
-            self._clock.moment(), token, answer.slice, answer.more, answer.counts, timer
-        )
+        now, groups = self._clock.moment(), answer.key_groups
+        return ItemDone(now, token, answer.slice, answer.more, answer.counts, timer, groups)
 
 
 def _gate(plan: ChainPlan) -> EventTimeGate | None:

@@ -1,17 +1,26 @@
 """What one lane item has made so far: pieces on their way to outputs, and counts (T1c, T6)."""
 
 from collections import deque
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from arkflow_kernel.bad_rows import NOWHERE, Origin, bad_row_error
 from arkflow_kernel.ids import OperatorId, OutputId, RequestToken
 from arkflow_kernel.limits import SLICE_BYTES_MAX, SLICE_ROWS_MAX
-from arkflow_kernel.metrics import OperatorCounts
+from arkflow_kernel.metrics import KeyGroupRows, OperatorCounts
 from arkflow_kernel.outlet import ChainOutlets
 from arkflow_kernel.plan import ChainPlan
 from arkflow_kernel.ports import OperatorResult
 from arkflow_kernel.protocol import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How far an item is, between two slices."""
+
+    pieces: int
+    key_groups: dict[OutputId, KeyGroupRows]
 
 
 class ItemWork:
@@ -23,6 +32,7 @@ class ItemWork:
         self.token = token
         self.pieces: deque[Piece] = deque()
         self.counts: dict[OperatorId, OperatorCounts] = {}
+        self.key_groups: dict[OutputId, KeyGroupRows] = {}
 
     def emit(self, batch: pa.RecordBatch) -> None:
         """Rows that passed all operators. Raises `ProcessingError` if a row finds no way."""
@@ -56,15 +66,25 @@ class ItemWork:
         counts, self.counts = tuple(self.counts.values()), {}
         return counts
 
-    def failed(self, kept: int, batch: pa.RecordBatch) -> None:
-        """An operator failed: of all pieces but the first `kept`, the batch alone leaves."""
+    def take_key_groups(self) -> tuple[KeyGroupRows, ...]:
+        """The same by key group."""
+        groups, self.key_groups = tuple(self.key_groups.values()), {}
+        return groups
+
+    def made(self) -> "Made":
+        """What there is now."""
+        return Made(len(self.pieces), dict(self.key_groups))
+
+    def failed(self, kept: "Made", batch: pa.RecordBatch) -> None:
+        """An operator failed: instead of what was made since, the batch leaves."""
         assert self.plan.error_output is not None
-        while len(self.pieces) > kept:
+        while len(self.pieces) > kept.pieces:
             self.pieces.pop()
+        self.key_groups = kept.key_groups
         self._leave(self.plan.error_output, batch)
 
     def _leave(self, output: OutputId, batch: pa.RecordBatch) -> None:
-        self.pieces += self.outlets.pieces(output, batch)
+        self.pieces += self.outlets.pieces(output, batch, self.key_groups)
 
     def counted(self, index: int, rows_in: int, result: OperatorResult) -> None:
         """Book one call (T6)."""
@@ -96,4 +116,4 @@ class ItemWork:
         self.counts[counts.operator] = known.plus(counts)
 
 
-__all__ = ["ItemWork"]
+__all__ = ["ItemWork", "Made"]

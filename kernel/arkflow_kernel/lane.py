@@ -28,7 +28,7 @@ from arkflow_kernel.errors import (
 )
 from arkflow_kernel.ids import MonotonicMs, OperatorId, RequestToken, WallMs
 from arkflow_kernel.item_work import ItemWork
-from arkflow_kernel.metrics import OperatorCounts
+from arkflow_kernel.metrics import KeyGroupRows, OperatorCounts
 from arkflow_kernel.outlet import ChainOutlets
 from arkflow_kernel.pieces import next_slice
 from arkflow_kernel.plan import ChainPlan
@@ -52,6 +52,7 @@ class LaneAnswer:
     slice: LaneSlice
     more: bool
     counts: tuple[OperatorCounts, ...] = ()
+    key_groups: tuple[KeyGroupRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ class ChainLane:
             located = _located(error, item.origin)
             if self._plan.error_output is None:
                 raise located from error
-            work.failed(len(work.pieces), _failed(item.batch, located, item.origin))
+            work.failed(work.made(), _failed(item.batch, located, item.origin))
             return
         yield from self._drained(0, results, work, rows)
 
@@ -184,7 +185,7 @@ class ChainLane:
         work.late(item.untimed)
         if item.batch.num_rows == 0:
             return
-        kept = len(work.pieces)
+        kept = work.made()
         try:
             with self._journal.part():
                 for batch in self._through(item.batch, 0, item.origin, work):
@@ -207,7 +208,7 @@ class ChainLane:
 
     def _finish_batch(self, batch: pa.RecordBatch, start: int, work: ItemWork) -> None:
         """What an operator behind fails on goes to the error output; the item goes on (S2)."""
-        kept = len(work.pieces)
+        kept = work.made()
         try:
             with self._journal.part():
                 for out in self._through(batch, start, NOWHERE, work):
@@ -262,7 +263,7 @@ class ChainLane:
         more = bool(work.pieces) or not stream.ended
         if more:
             self._left[work.token] = stream
-        return LaneAnswer(slice_, more, work.take_counts())
+        return LaneAnswer(slice_, more, work.take_counts(), work.take_key_groups())
 
     def timer(self) -> WallMs | None:
         """When the first of the operators wants a tick."""

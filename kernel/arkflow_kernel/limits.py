@@ -8,6 +8,9 @@ MIB: Final = 1024 * KIB
 SLICE_ROWS_MAX: Final = 32_768
 """Rows in one slice of a lane item's results (T1c). Each costs about a millisecond of events."""
 
+KEY_GROUPS_COUNTED_MAX: Final = 1_024
+"""Rows are counted by key group up to so many groups (R4): each report of a chain has them all."""
+
 SLICE_BYTES_MAX: Final = 8 * MIB
 """Bytes in one slice of a lane item's results (T1c), so no frame comes near 64 MiB (E3)."""
 
@@ -162,6 +165,7 @@ __all__ = [
     "HEARTBEAT_TIMEOUT_MS",
     "INT64_MAX",
     "INT64_MIN",
+    "KEY_GROUPS_COUNTED_MAX",
     "KIB",
     "LANE_ITEMS_QUEUED_MAX",
     "LEASE_MS",

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from arkflow_kernel.ids import (
     ChainId,
     ChannelId,
@@ -58,6 +61,18 @@ class OperatorCounts:
         return self.rows_in + self.expanded == gone
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyGroupRows:
+    """How many rows left by a partitioned edge for each key group: an array by group."""
+
+    output: OutputId
+    rows: npt.NDArray[np.int64]
+
+    def plus(self, other: "KeyGroupRows | None") -> "KeyGroupRows":
+        """Sum of both, of the same edge."""
+        return self if other is None else KeyGroupRows(self.output, self.rows + other.rows)
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelStatistics:
     """One outgoing channel: envelopes sent, taken and settled, what waits, what is on the way."""
@@ -93,6 +108,8 @@ class ChainStatistics:
     that of the chain, in milliseconds of event time; None before the first. `idle`: see W2.
     `held_ms`: how long rows that its source had read waited for room in the lane (K6), `blocked_ms`
     how long rows that left the operators waited for room in an output; both in this attempt.
+    `key_groups`: rows by key group that left by each partitioned edge into several subtasks; not
+    of edges with more than `KEY_GROUPS_COUNTED_MAX` groups.
     """
 
     chain: ChainId
@@ -116,6 +133,7 @@ class ChainStatistics:
     channels: tuple[ChannelStatistics, ...] = ()
     operators: tuple[OperatorCounts, ...] = field(default_factory=tuple)
     rows_to: tuple[tuple[OutputId, int], ...] = ()
+    key_groups: tuple[tuple[OutputId, tuple[int, ...]], ...] = ()
     held_ms: int = 0
     blocked_ms: int = 0
 
@@ -168,6 +186,7 @@ __all__ = [
     "ChainStatistics",
     "ChainUsage",
     "ChannelStatistics",
+    "KeyGroupRows",
     "OperatorCounts",
     "Stopwatch",
     "Wait",

@@ -19,7 +19,8 @@ from arkflow_kernel.event_time_gate import ROW_WATERMARK, without_column
 from arkflow_kernel.ids import OutputId
 from arkflow_kernel.key_encoding import KeyColumnError, key_kind
 from arkflow_kernel.key_groups import key_column, key_groups
-from arkflow_kernel.limits import MIB, ROW_BYTES_MAX, SLICE_BYTES_MAX
+from arkflow_kernel.limits import KEY_GROUPS_COUNTED_MAX, MIB, ROW_BYTES_MAX, SLICE_BYTES_MAX
+from arkflow_kernel.metrics import KeyGroupRows
 from arkflow_kernel.pieces import cut, size_of
 from arkflow_kernel.plan import ChainPlan, EdgeKind, OutletPlan
 from arkflow_kernel.protocol import Piece
@@ -43,12 +44,21 @@ class ChainOutlets:
         self._routers = {outlet.output: OutletRouter(outlet, operator) for outlet in plan.outlets}
         self._judged = {each.output for each in plan.outlets if not each.kind.is_side}
 
-    def pieces(self, output: OutputId, batch: pa.RecordBatch) -> list[Piece]:
-        """What leaves when a batch goes to a sink or to an edge. Raises `ProcessingError`."""
+    def pieces(
+        self, output: OutputId, batch: pa.RecordBatch, counted: dict[OutputId, KeyGroupRows]
+    ) -> list[Piece]:
+        """What leaves when a batch goes to a sink or to an edge. Raises `ProcessingError`.
+
+        Its rows are added to those that are `counted` by key group.
+        """
         if output not in self._judged:
             batch = without_column(batch, ROW_WATERMARK)
         router = self._routers.get(output)
-        return list(cut(output, batch, size_of(batch))) if router is None else router.route(batch)
+        return (
+            list(cut(output, batch, size_of(batch)))
+            if router is None
+            else router.route(batch, counted)
+        )
 
 
 class OutletRouter:
@@ -70,26 +80,32 @@ class OutletRouter:
         self._compactor = Compactor()
         self._kinds: dict[str, str] = {}
         self._turns = itertools.count()
+        self._counts = plan.max_parallelism <= KEY_GROUPS_COUNTED_MAX
         partitioned = plan.kind is EdgeKind.PARTITIONED
         self._owners = owners_of_key_groups(
             len(plan.channels) if partitioned else 1, plan.max_parallelism
         )
 
-    def route(self, batch: pa.RecordBatch) -> list[Piece]:
+    def route(
+        self, batch: pa.RecordBatch, counted: dict[OutputId, KeyGroupRows] | None = None
+    ) -> list[Piece]:
         """Pieces of the batch, each for one channel (`channel.output`), in order per channel.
 
+        Rows that are divided by key are added to those that are `counted` by key group.
         Raises `ProcessingError` if a key column is missing, cannot be a key, or is of another
         kind than before (text against number), and if a row is larger than a frame may be: then
         nothing of the batch is routed.
         """
         try:
-            return [piece for each in self._routed(batch) for piece in self._cut(each)]
+            return [piece for each in self._routed(batch, counted) for piece in self._cut(each)]
         except KeyColumnError as error:
             raise self._failure(str(error)) from error
         except pa.ArrowException as error:  # a layout that Arrow itself cannot take rows of
             raise self._failure(f"{type(error).__name__}: {error}") from error
 
-    def _routed(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+    def _routed(
+        self, batch: pa.RecordBatch, counted: dict[OutputId, KeyGroupRows] | None
+    ) -> Iterator[Piece]:
         outputs, kind = self._outputs, self._plan.kind
         parts = self._compactor.parts(batch) if batch.num_rows else iter(())
         if kind is EdgeKind.BROADCAST:
@@ -97,7 +113,7 @@ class OutletRouter:
         if len(outputs) > 1 and kind is not EdgeKind.PARTITIONED:
             return self._in_turn(parts)
         if len(outputs) > 1 and self._plan.key_fields:
-            return self._partitioned(batch, parts)
+            return self._partitioned(batch, parts, counted)
         return (Piece(outputs[0], part, size_of(part)) for part in parts)
 
     def _in_turn(self, parts: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
@@ -111,10 +127,16 @@ class OutletRouter:
                 yield piece._replace(output=self._outputs[turn])
 
     def _partitioned(
-        self, batch: pa.RecordBatch, parts: Iterator[pa.RecordBatch]
+        self,
+        batch: pa.RecordBatch,
+        parts: Iterator[pa.RecordBatch],
+        counted: dict[OutputId, KeyGroupRows] | None,
     ) -> Iterator[Piece]:
         self._check_kinds(batch)
         groups = key_groups(batch, self._plan.key_fields, self._plan.max_parallelism)
+        if counted is not None and self._counts:
+            edge, rows = self._plan.output, np.bincount(groups, minlength=len(self._owners))
+            counted[edge] = KeyGroupRows(edge, rows).plus(counted.get(edge))
         targets, first = self._owners[groups], 0
         for part in parts:
             yield from self._split(part, targets[first : first + part.num_rows])

@@ -35,7 +35,7 @@ from arkflow_kernel.ids import (
     Sequence,
     WallMs,
 )
-from arkflow_kernel.metrics import ChainStatistics, ChainUsage, OperatorCounts, Wait
+from arkflow_kernel.metrics import ChainStatistics, ChainUsage, KeyGroupRows, OperatorCounts, Wait
 from arkflow_kernel.plan import ChainPlan, ExecutionGraph
 from arkflow_kernel.ports import Moment, ReadResult, ReplayKind, SplitPosition, WriteReceipt
 from arkflow_kernel.snapshot import (
@@ -288,6 +288,7 @@ class ItemDone(Event):
     more: bool = False
     counts: tuple[OperatorCounts, ...] = ()
     timer: WallMs | None = None
+    key_groups: tuple[KeyGroupRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,3 +151,16 @@ def test_what_leaves_by_an_edge_is_plain_and_what_goes_to_a_sink_is_left_alone()
     }
     assert kinds["sink"] == words.type
     assert kinds["to-all[0-0]"] == kinds["to-all[0-1]"] == pa.string()
+
+
+def test_rows_by_key_group_are_told_once_and_only_of_what_leaves() -> None:
+    """A batch that fails leaves by the error edge, whatever it had made before."""
+
+    def told(lane: ChainLane, item: RunItem | FinishItem) -> dict[str, int]:
+        return {each.output: int(each.rows.sum()) for each in lane.run(item).key_groups}
+
+    lane = _lane(outlets=(BY_KEY, TO_ALL, ERRORS), sink=False)
+    assert told(lane, RunItem(T, _keyed(4), None, ORIGIN)) == {"by-key": 4}
+    assert told(lane, RunItem(T, rows_batch("a", [1]), None, ORIGIN)) == {}
+    ending = ScriptedOperator(at_finish=(_keyed(4), rows_batch("end", [0]), _keyed(2)))
+    assert told(_lane(ending, outlets=(BY_KEY, ERRORS), sink=False), FinishItem(T)) == {"by-key": 6}

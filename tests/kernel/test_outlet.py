@@ -14,6 +14,7 @@ from arkflow_kernel.graph import key_group_range
 from arkflow_kernel.ids import ChainId, ChannelId, EdgeId, OutputId
 from arkflow_kernel.key_groups import key_groups
 from arkflow_kernel.limits import MIB, SLICE_BYTES_MAX, SLICE_ROWS_MAX
+from arkflow_kernel.metrics import KeyGroupRows
 from arkflow_kernel.outlet import OutletRouter, owners_of_key_groups
 from arkflow_kernel.plan import ChannelPlan, EdgeKind, OutletPlan
 from arkflow_kernel.protocol import Piece
@@ -266,3 +267,26 @@ def test_a_part_of_a_larger_batch_is_not_charged_for_all_of_it() -> None:
     whole = batch(8_000)
     (piece,) = outlet(EdgeKind.FORWARD, 1).route(whole.slice(4_000, 80))
     assert piece.size_bytes == whole.slice(4_000, 80).nbytes
+
+
+# --- counts by key group ------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 40), max_size=5), st.sampled_from([5, 128, 1_024]))
+def test_rows_are_counted_by_key_group_whatever_the_batches(sizes: list[int], groups: int) -> None:
+    tested = outlet(EdgeKind.PARTITIONED, keys=["k"], groups=groups)
+    counted: dict[OutputId, KeyGroupRows] = {}
+    expected = [0] * groups
+    for size in sizes:
+        tested.route(batch(size), counted)
+        for group in key_groups(batch(size), ["k"], groups).tolist():
+            expected[group] += 1
+    found = [0] * groups if not counted else counted[OutputId("e")].rows.tolist()
+    assert found == expected
+
+
+def test_rows_of_too_many_key_groups_are_not_counted() -> None:
+    counted: dict[OutputId, KeyGroupRows] = {}
+    outlet(EdgeKind.PARTITIONED, keys=["k"], groups=1_025).route(batch(9), counted)
+    outlet(EdgeKind.REBALANCE).route(batch(9), counted)
+    assert not counted

@@ -115,13 +115,16 @@ def test_the_status_shows_each_operator_and_how_even_the_parallel_ones_are() -> 
         operator("orders", "orders", [40], None),
         operator("counted", "counted", [30, 10], 1.5),
         operator("shown", "counted", [30, 10], 1.5),
+        operator("keyed", "keyed", [3, 1], 1.5)
+        | {"fullest_key_group": {"key_group": 7, "share": 0.251}},
         operator("wide", "wide", list(range(100)), 2.0),
     ]
     rescale = {"text": "rescaled to counted=2 in 528 ms", "age_ms": 34_000}
     lines = status_text({**STATUS, "operators": operators, "rescale": rescale}).splitlines()
     assert lines[4:] == [
-        "  operators orders 1, counted 2, shown 2, wide 100",
+        "  operators orders 1, counted 2, shown 2, keyed 2, wide 100",
         "  subtasks  counted: 30 and 10 rows in; skew 1.50",
+        "  subtasks  keyed: 3 and 1 rows in; skew 1.50; key group 7 has 25.1% of them",
         "  subtasks  wide: 0 to 99 (mean 50) rows in; skew 2.00",
         "  rescale   rescaled to counted=2 in 528 ms; asked for 34 s ago",
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from arkflow_kernel.graph import build_graph
-from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, OperatorId, WallMs
+from arkflow_kernel.ids import ChainId, Generation, MonotonicMs, OperatorId, OutputId, WallMs
 from arkflow_kernel.job import JobSpec
 from arkflow_kernel.job_parallelism import with_parallelism
 from arkflow_kernel.metrics import ChainStatistics, OperatorCounts, Wait
@@ -230,7 +230,12 @@ def test_the_status_shows_every_operator_its_subtasks_and_the_last_rescale(
 ) -> None:
     counts = OperatorCounts(OperatorId("counted"), rows_in=30, rows_out=30)
     chains = {
-        ChainId("orders-0"): ChainStatistics(ChainId("orders-0"), rows_in=40, bad_rows=2),
+        ChainId("orders-0"): ChainStatistics(
+            ChainId("orders-0"),
+            rows_in=40,
+            bad_rows=2,
+            key_groups=((OutputId("a"), (3, 27, 10)),),
+        ),
         ChainId("counted-0"): ChainStatistics(ChainId("counted-0"), operators=(counts,)),
         ChainId("counted-1"): ChainStatistics(
             ChainId("counted-1"), operators=(replace(counts, rows_in=10, rows_out=10),)
@@ -238,16 +243,24 @@ def test_the_status_shows_every_operator_its_subtasks_and_the_last_rescale(
     }
     shop.told(chains=chains, rescale=stand("done"))
     told = ask(find_door("shop", [folder]), Request("status"), 10)
+    unkeyed: dict[str, object] = {
+        "key_groups": [],
+        "fullest_key_group": None,
+        "parallelism": 1,
+        "skew": None,
+    }
     assert told["operators"] == [
-        {"operator": "orders", "chain": "orders", "rows_in": [42], "parallelism": 1, "skew": None},
+        {"operator": "orders", "chain": "orders", "rows_in": [42], **unkeyed},
         {
             "operator": "counted",
             "chain": "counted",
             "rows_in": [30, 10],
+            "key_groups": [3, 27, 10],
+            "fullest_key_group": {"key_group": 1, "share": 0.675},
             "parallelism": 2,
             "skew": 1.5,
         },
-        {"operator": "printed", "chain": "printed", "rows_in": [0], "parallelism": 1, "skew": None},
+        {"operator": "printed", "chain": "printed", "rows_in": [0], **unkeyed},
     ]
     assert told["rescale"]["parallelism"] == {"counted": 4}
     assert told["rescale"]["text"].startswith("rescaled to counted=4 in 528 ms (prepare 1, ")
