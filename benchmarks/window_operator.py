@@ -2,11 +2,11 @@
 
     python benchmarks/window_operator.py --rows 5000000 --runs 3
 
-Bids come in order, 10,000 a second, in batches of 8,192 rows, and are counted, summed and their
-maximum taken per key in tumbling windows of 10 seconds; the watermark rises behind each batch. The
-keys are drawn evenly from 1,000, 100,000 or 1,000,000. The peer groups the same columns, all rows
-at once, by window and key. Runs alternate; medians, and the median of the runs' ratios, are printed
-and written to benchmarks/results/.
+Bids come in order, 10,000 a second, in batches of 8,192 rows (`--batch-rows`), and are counted,
+summed and their maximum taken per key in tumbling windows of 10 seconds; the watermark rises behind
+each batch. The keys are drawn evenly from 1,000, 100,000 or 1,000,000. The peer groups the same
+columns, all rows at once, by window and key. Runs alternate; medians, and the median of the runs'
+ratios, are printed and written to benchmarks/results/.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def bids(rows: int, keys: int) -> pa.RecordBatch:
     )
 
 
-def ours(table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def ours(table: pa.RecordBatch, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """What the operator yields: a transaction a batch, one a piece of a firing."""
     journal = CommitOnAck(lambda: WallMs(0))
     window = WindowPlan(
@@ -85,8 +85,8 @@ def ours(table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
                 return
             yield from result.batches
 
-    for at in range(0, table.num_rows, BATCH_ROWS_DEFAULT):
-        batch = table.slice(at, BATCH_ROWS_DEFAULT)
+    for at in range(0, table.num_rows, batch_rows):
+        batch = table.slice(at, batch_rows)
         with journal.item():
             yield from operator.process(batch, NOWHERE).batches
         newest = batch.column("ts")[batch.num_rows - 1].as_py()
@@ -108,10 +108,10 @@ def peer(table: pa.RecordBatch) -> pa.Table:
     return grouped.aggregate([([], "count_all"), ("price", "sum"), ("price", "max")])
 
 
-def run(table: pa.RecordBatch) -> tuple[float, float, tuple[list[int], list[int]]]:
+def run(table: pa.RecordBatch, batch_rows: int) -> tuple[float, float, tuple[list[int], list[int]]]:
     """CPU seconds of both, and both answers as sums: rows, bids, prices, highest prices."""
     start = time.process_time()
-    batches = list(ours(table))
+    batches = list(ours(table, batch_rows))
     middle = time.process_time()
     grouped = peer(table)
     end = time.process_time()
@@ -127,12 +127,12 @@ def _total(table: pa.Table, name: str) -> int:
     return total
 
 
-def measured(rows: int, keys: int, runs: int) -> dict[str, object]:
+def measured(rows: int, keys: int, runs: int, batch_rows: int) -> dict[str, object]:
     """Medians of several runs."""
     table = bids(rows, keys)
     found: list[tuple[float, float]] = []
     for _ in range(runs):
-        mine, theirs, answers = run(table)
+        mine, theirs, answers = run(table, batch_rows)
         assert answers[0] == answers[1], answers
         found.append((mine, theirs))
     return {
@@ -148,11 +148,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--batch-rows", type=int, default=BATCH_ROWS_DEFAULT)
     parser.add_argument("--keys", type=int, nargs="*", default=list(KEYS))
     arguments = parser.parse_args()
     results = []
     for keys in arguments.keys:
-        result = measured(arguments.rows, keys, arguments.runs)
+        result = measured(arguments.rows, keys, arguments.runs, arguments.batch_rows)
         results.append(result)
         print(
             f"{keys:9,d} keys  {result['m_rows_per_cpu_s']:6.2f} M rows/CPU s"
@@ -162,7 +163,12 @@ def main() -> None:
     if tuple(arguments.keys) == KEYS:
         out = pathlib.Path(__file__).parent / "results" / "window_operator.json"
         day = datetime.datetime.now(datetime.UTC).date().isoformat()
-        told = {"date": day, "rows": arguments.rows, "cases": results}
+        told = {
+            "date": day,
+            "rows": arguments.rows,
+            "batch_rows": arguments.batch_rows,
+            "cases": results,
+        }
         out.write_text(json.dumps(told, indent=2) + "\n")
 
 
